@@ -119,6 +119,11 @@ class ServiceSpec:
             function="",
         )
 
+    @property
+    def billed(self) -> tuple[ServedModel, ...]:
+        """Whatever has a ledger: the models, and the shared instances."""
+        return self.models if self.shared is None else (*self.models, self.shared)
+
     def served(self, name: str) -> ServedModel:
         """The model of that name; Misconfigured where there is none."""
         for model in self.models:

@@ -212,6 +212,7 @@ ROWS = (
     Row(DEPLOYMENT, "rotate", "Rotate a deployed service's secrets; lose no request.", "deployment"),
     Row(DEPLOYMENT, "destroy", "Remove the service from the account.", "deployment"),
     Row(INSPECT, "status", "Show the service: a table of its models, and one model in full.", "live"),
+    Row(INSPECT, "logs", "Show what the service's processes logged, or one model's.", "live"),
     Row(
         INSPECT,
         "explain",

@@ -38,8 +38,8 @@ def explain(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Model to explain.  [default: the running service's first; of a replay of several models, who "
-            "shared which instance]",
+            help="Model to explain.  [default: the running service's first; where models share instances, who "
+            "sits on which]",
             autocompletion=complete.models,
         ),
     ] = None,
@@ -52,9 +52,9 @@ def explain(
     It replays the journal and reports whether today's controller would give the same orders from the same
     observations. --at shows that minute and its neighbours.
 
-    Of a replay of several models it shows who sat on which shared instance, what moved and why, by what the
-    decision knew: the expected load, each model's part of the rent and its cost without sharing. --model explains
-    one model's own fleet, and where it sat.
+    Of a replay of several models, and of a service that shares any, it shows who sat on which shared
+    instance, what moved and why, by what the decision knew: the expected load, each model's part of the rent and
+    its cost without sharing. --model explains one model's own fleet, and where it sat.
     """
     service = given.settings_of(locals(), "name").service.name
     if run_dir is None:

@@ -1,4 +1,4 @@
-"""`mark up`, `load`, `status`, `interrupt`, `chaos`, `pause`, `down`, `profile`: flags and help."""
+"""`mark up`, `load`, `status`, `logs`, `interrupt`, `chaos`, `pause`, `down`, `profile`: flags and help."""
 # ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ STATUS_EXAMPLES = (
     "mark status --json",
     "mark status --aws",
 )
+LOGS_EXAMPLES = ("mark logs digits --follow", "mark logs --lines 20")
 INTERRUPT_EXAMPLES = ("mark interrupt --share 0.4",)
 CHAOS_EXAMPLES = (
     "mark chaos kill agent",
@@ -208,6 +209,31 @@ def status(
     from mark.live.status.watch import show_status
 
     show_status(_service(config, name), model=model, watch=watch, as_json=json)
+
+
+def logs(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="Only what this model and its instances logged.  [default: all processes]",
+            autocompletion=complete.models,
+        ),
+    ] = None,
+    *,
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="COUNT", help="The last lines.", min=1)] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what comes, until Ctrl-C.")] = False,
+    name: given.Name = None,
+    config: given.Config = None,
+) -> None:
+    """Show what the service's processes logged, or one model's.
+
+    A model's lines are those of its instances, of its process on each shared instance, and the controllers' about
+    it. They stay when the service or an instance has ended.
+    """
+    from mark.live.commands.logs import show_logs
+
+    show_logs(_service(config, name), model=model, lines=lines, follow=follow)
 
 
 def interrupt(

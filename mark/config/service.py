@@ -188,7 +188,7 @@ class ServedSettings(Part):
     sharing: Sharing = Field(
         Sharing.ANY,
         description="Models that may run on the same instance: any of the service's that name no team, those of "
-        "the same `team`, or none (alone). Only replays share instances yet.",
+        "the same `team`, or none (alone). docs/live.md says when models share.",
     )
     team: str = Field("", description="Its team, where `sharing` is team.")
     expected_rps: Positive | None = Field(

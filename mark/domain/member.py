@@ -55,9 +55,14 @@ class Member:
     share_rps: float | None = None
 
     @property
+    def is_tenant(self) -> bool:
+        """True for a model on a shared instance."""
+        return self.share_rps is not None
+
+    @property
     def name(self) -> str:
         """The name that no other member has: its instance's, and a tenant's with its model."""
-        if self.share_rps is None:
+        if not self.is_tenant:
             return self.instance
         return f"{self.instance}/{self.model}/{self.version}" if self.version else f"{self.instance}/{self.model}"
 

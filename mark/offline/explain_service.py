@@ -1,4 +1,4 @@
-"""Explanation of a service's replay: who sits on which shared instance at an instant, and why.
+"""Explanation of shared instances, of a replay or live: who sits on which shared instance at an instant, and why.
 
 It tells what the decisions knew and nothing else: the load that they expected, what a model would cost alone, how
 busy its instance is, and what the changes of a decision gain against leaving all as it is.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict, assert_never
 
@@ -62,6 +62,19 @@ class Placements:
         last = self.steps[-1].decision.at if self.steps else self.header.start_at
         return ((self.header.end_at or last) - self.header.start_at) / 60
 
+    @property
+    def has_hosts(self) -> bool:
+        """True where any instance was ever to be shared."""
+        return any(step.decision.hosts for step in self.steps)
+
+    def since(self, at: float) -> Placements:
+        """The same with its minutes counted from that instant."""
+        return replace(self, header=replace(self.header, start_at=at))
+
+    def until(self, at: float) -> Placements:
+        """The same of a run that has come to that instant."""
+        return replace(self, header=replace(self.header, end_at=at))
+
     def at(self, minute: float) -> tuple[PlacementStep, ...]:
         """The decisions within a minute; where there is none, the last one before it. Errors: Misconfigured."""
         if not 0 <= minute <= self.minutes:
@@ -89,8 +102,13 @@ def find_placements(run_dir: Path, policy: str | None) -> Path | None:
 
 def read_folder(folder: Path) -> Placements:
     """The placements of one policy. Misconfigured where the journal's first line cannot be read."""
+    return placements_of(whole_lines(folder / PLACEMENTS_NAME))
+
+
+def placements_of(lines: Iterable[bytes]) -> Placements:
+    """The placements of a journal. Misconfigured where its first line cannot be read."""
     broken: list[BrokenLine] = []
-    header, decisions = read_placements(whole_lines(folder / PLACEMENTS_NAME), skip=broken.append)
+    header, decisions = read_placements(lines, skip=broken.append)
     known = []
     for decision in decisions:
         if broken:  # what comes after it folds to nothing that ever was

@@ -76,7 +76,7 @@ def _print_parts(console: Console, parts: Sequence[RenderableType]) -> None:
         if isinstance(part, Table):
             _print_table(console, part)
         else:
-            console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
+            console.print(part, soft_wrap=isinstance(part, str), markup=False, emoji=False, highlight=False)
 
 
 def _print_table(console: Console, table: Table) -> None:

@@ -98,7 +98,7 @@ _SNAPSHOT = TypeAdapter(Snapshot)
 def take_snapshot(store: ServiceStore, at: float) -> bytes:
     """The snapshot of a store, packed."""
     spec = store.spec()
-    names = [served.name for served in spec.models]
+    names = [served.name for served in spec.billed]
     documents = [f"{kind}:{model}" for model in names for kind in MODEL_DOCUMENTS]
     snapshot = Snapshot(
         at=at,

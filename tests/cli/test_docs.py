@@ -37,6 +37,7 @@ LIVE = {
         "report",
         "feed",
         "interrupt",
+        "logs",
         "chaos",
         "event add",
         "event list",

@@ -19,6 +19,7 @@ FACTORS = {"one": 1, "two": 2, "three": 3}
 """By model, what it multiplies its input with."""
 CODE = """
 import os
+import sys
 
 import numpy as np
 from mark.domain.tensor import TensorSpec
@@ -30,6 +31,9 @@ class Model:
         TensorSpec(name="y", datatype="FP32", shape=(-1, 1)),
         TensorSpec(name="pid", datatype="INT64", shape=(-1, 1)),
     )
+
+    def __init__(self):
+        print("multiplies with {factor}", file=sys.stderr)
 
     def predict(self, tensors):
         x = np.asarray(tensors["x"])
@@ -136,6 +140,24 @@ def test_three_models_share_an_instance_each_in_its_own_process(live: Rig) -> No
     eventually(lambda: serving(live) == {row["id"]: set(FACTORS)})
 
 
+def test_status_and_explain_say_who_sits_where_and_logs_are_a_models(live: Rig) -> None:
+    (row,) = live.instances("running")
+    status = live.ask("status")
+    (host,) = status["shared"]["instances"]
+    assert (host["id"], host["state"], host["usd_per_hour"]) == (row["id"], "ready", 0.085)
+    assert {one["model"]: one["state"] for one in host["tenants"]} == dict.fromkeys(FACTORS, "ready")
+    for model in status["models"]:
+        (seat,) = model["shared"]
+        assert (seat["instance"], {model["name"], *seat["beside"]}) == (row["id"], set(FACTORS))
+        assert model["capacity"][0]["rps"] == pytest.approx(seat["share_rps"])
+        assert model["fleet"]["observed"] == []
+    explained = live.ask("explain")["placements"][-1]["shared"]
+    assert [(one["instance"], len(one["tenants"])) for one in explained] == [(row["id"], 3)]
+    logged = live.mark("logs", "two", "--name", live.name).out
+    assert "two: multiplies with 2" in logged
+    assert "multiplies with 3" not in logged
+
+
 def test_a_model_that_ends_is_started_again_and_harms_no_other(live: Rig) -> None:
     before = {model: process_of(live, model) for model in FACTORS}
     os.kill(before["two"], signal.SIGKILL)
@@ -160,4 +182,8 @@ def test_its_rent_is_on_the_bill_once_and_it_is_drained_at_the_end(live: Rig) ->
     rent = [line for line in report["shared"] if "c5.large" in line["item"]]
     assert len(rent) == 1, report["shared"]
     assert rent[0]["usd"] > 0
+    spent = live.ask("status")["shared"]["cost_usd"]
+    assert spent["instances"] >= rent[0]["usd"]
     live.down()
+    assert live.ask("explain")["orders"]["place"] >= len(FACTORS)
+    assert "multiplies with 2" in live.mark("logs", "two", "--name", live.name).out

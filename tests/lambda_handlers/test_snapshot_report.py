@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mark.aws.session import Aws
 from mark.domain.billing.costs import CostUsd
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.host_spec import SHARED
 from mark.report.cost.read import read_cost_report
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
@@ -76,6 +78,8 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Aws]:
 
 def test_a_snapshot_says_what_the_store_says(stored: tuple[ServiceStore, CostUsd]) -> None:
     store, _ = stored
+    store.put_spec(replace(store.spec(), shares=True))
+    store.note(replace(store.transitions(MODEL)[0], model=SHARED, instance="i-of-several"))
     found = read_snapshot(take_snapshot(store, ENDED_AT))
     assert found.spec() == store.spec()
     assert found.traffic(MODEL) == store.traffic(MODEL)
@@ -88,6 +92,7 @@ def test_a_snapshot_says_what_the_store_says(stored: tuple[ServiceStore, CostUsd
     wall_at = store.clock().wall_time(ENDED_AT)
     ours, theirs = (read_cost_report(one, period_s=86400.0, wall_at=wall_at) for one in (found, store))
     assert ours.shared == theirs.shared
+    assert any(item.line.component == "instances" for item in ours.shared)
     assert ours.models[0].lines == theirs.models[0].lines
     assert ours.models[0].answers == theirs.models[0].answers
 

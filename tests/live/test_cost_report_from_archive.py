@@ -17,11 +17,15 @@ from mark.accounting.hourly_totals import NAMES, HourlyMark, Totals, dump_marks,
 from mark.aws.archive import make_bucket
 from mark.aws.resources import service_tags
 from mark.config.settings import load_settings
+from mark.domain.host_spec import SHARED
 from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic
 from mark.live.background.archive import OPEN_EACH_S, Archivist
+from mark.live.cost_report.from_archive import open_archive
 from mark.live.models import make_live_models, service_spec
+from mark.report.cost.read import read_cost_report
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import RESOURCES, PublishedResources
+from mark.store.service import ServiceStore
 from tests.aws.builders import HandClock, aws
 from tests.live.served_day import BEGAN, DAY_S, MODEL, NOW, RPS, SERVICE, write_service
 
@@ -32,6 +36,13 @@ service:
   serve:
     - {model: inception-v3, offerings: {types: [c5.large]}, forecaster: last-value, policy_name: mark}
 """
+TWO = """
+service:
+  name: vision
+  serve:
+    - {model: inception-v3, offerings: {types: [c5.xlarge]}, forecaster: last-value}
+    - {model: nasnet, offerings: {types: [c5.xlarge]}, forecaster: last-value}
+"""
 
 
 @dataclass
@@ -41,6 +52,21 @@ class Both:
     store: Path
     archive: Path
     folder: Path
+
+
+def archive(store: ServiceStore, folder: Path) -> None:
+    """Copy what is due into the service's bucket, and all of that into a folder."""
+    RESOURCES.write(store, PublishedResources(bucket=BUCKET))
+    account, clock = aws(max_attempts=1), HandClock(NOW - OPEN_EACH_S)
+    make_bucket(account, BUCKET, [], service_tags(SERVICE, "mark"))
+    archivist = Archivist(store=store, aws=account, clock=clock)
+    clock.at = NOW
+    archivist.poll()
+    for row in account.objects.list_objects_v2(Bucket=BUCKET)["Contents"]:
+        path = folder / row["Key"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(account.objects.get_object(Bucket=BUCKET, Key=row["Key"])["Body"].read())
+    account.close()
 
 
 @pytest.fixture(scope="module")
@@ -64,17 +90,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         totals = Totals(requests=RPS * (NOW - BEGAN), **counts)
         last = HourlyMark(at=NOW, counted_to=NOW, peak_rps=2 * RPS, totals=totals, clients=totals_of([shop]))
         store.put_status(marks_key(MODEL), dump_marks([first_mark(BEGAN), last]))
-        RESOURCES.write(store, PublishedResources(bucket=BUCKET))
-        account, clock = aws(max_attempts=1), HandClock(NOW - OPEN_EACH_S)
-        make_bucket(account, BUCKET, [], service_tags(SERVICE, "mark"))
-        archivist = Archivist(store=store, aws=account, clock=clock)
-        clock.at = NOW
-        archivist.poll()
-        for row in account.objects.list_objects_v2(Bucket=BUCKET)["Contents"]:
-            path = there / "kept" / row["Key"]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(account.objects.get_object(Bucket=BUCKET, Key=row["Key"])["Body"].read())
-        account.close()
+        archive(store, there / "kept")
         yield Both(there / "store.yaml", there / "archive.yaml", there / "kept")
 
 
@@ -102,6 +118,30 @@ def test_it_says_what_the_store_says(mark: Any, both: Both) -> None:
     assert model["journal_since"] < BEGAN + DAY_S
     assert model["answers"]["rejected"] == 9
     assert [(one["client"], one["requests"]) for one in model["clients"]] == [("shop", 30)]
+
+
+def test_the_rent_of_shared_instances_is_kept_too(redis: EmbeddedRedis, tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(TWO, encoding="utf-8")
+    settings = load_settings(tmp_path / "two.yaml", {})
+    spec = service_spec(settings, make_live_models(settings))
+    store = write_service(redis.url, replace(spec, footprint=None))
+    lease = store.leases.acquire("test", 60.0)
+    assert lease is not None
+    store.open_journal("nasnet", next(store.journal_lines(MODEL)), lease)
+    for model in (MODEL, "nasnet"):
+        store.put_status(marks_key(model), dump_marks([first_mark(BEGAN), first_mark(NOW)]))
+    store.note(replace(store.transitions(MODEL)[0], model=SHARED, instance="i-2"))
+    with mock_aws():
+        archive(store, tmp_path / "kept")
+    kept = open_archive(settings, tmp_path / "kept")
+    assert kept.spec().shared is not None
+    assert kept.ledger(SHARED) == store.ledger(SHARED)
+    lines = [read_cost_report(one, period_s=30 * DAY_S, wall_at=NOW).shared for one in (kept, store)]
+    rents = [[item for item in told if item.line.component == "instances"] for told in lines]
+    assert rents[0] == rents[1] != []
+    for path in (tmp_path / "kept").rglob(f"{SHARED}/*/*"):  # as an earlier version left it
+        path.unlink()
+    assert open_archive(settings, tmp_path / "kept").spec().shared is None
 
 
 def test_its_days_can_be_replayed(mark: Any, both: Both) -> None:

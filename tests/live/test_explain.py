@@ -23,7 +23,7 @@ def explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (folder.path / one["model"]).mkdir()
         (folder.path / one["model"] / "journal.jsonl").touch()
     found: list[str] = []
-    monkeypatch.setattr(explain_live, "explain_run", lambda path, **_: found.append(path.name))
+    monkeypatch.setattr(explain_live, "_explain", lambda model, *_, **__: found.append(model))
     return found
 
 

@@ -18,6 +18,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.commitments.owned import Commitments, ReservedInstances
 from mark.domain.demand import Demand, DemandUnit
 from mark.domain.fleet import FleetView, InstanceState, Role
+from mark.domain.host_spec import SHARED
 from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic
 from mark.domain.models.variants import ServedAccuracy
 from mark.domain.models.versions import VersionCounts
@@ -35,10 +36,13 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import (
     COMMITMENTS,
+    HOSTS,
     MODEL,
     AccountCommitments,
     LoadSeries,
     PlanStatus,
+    PublishedHost,
+    PublishedHosts,
     PublishedInstance,
     PublishedModel,
 )
@@ -75,11 +79,15 @@ def stands_at(store: ServiceStore, at: float) -> None:
     store.put_clock(ClockAnchor(wall_at=0.0, service_at=at, speed=0.0))
 
 
-def rented(store: ServiceStore, instance: str, offering: str, start: float, end: float | None) -> None:
+def rented(
+    store: ServiceStore, instance: str, offering: str, start: float, end: float | None, *, model: str = "m"
+) -> None:
     for state, at in (("pending", start - 12.0), ("running", start), ("terminated", end)):
         if at is not None:
             store.note(
-                Transition(instance=instance, model="m", offering=offering, role=Role.SERVING, state=state, at=at)  # type: ignore[arg-type]
+                Transition(
+                    instance=instance, model=model, offering=offering, role=Role.SERVING, state=state, at=at
+                )  # type: ignore[arg-type]
             )
 
 
@@ -161,6 +169,33 @@ def test_the_money_is_that_of_the_status(store: ServiceStore) -> None:
         (item.day.weekday() for item in told.days), key=lambda day: (day - told.days[0].day.weekday()) % 7
     )
     assert sum(item.answers.finished for item in told.days) == told.answers.finished
+
+
+def test_the_rent_of_shared_instances_is_in_both_sums_once(store: ServiceStore) -> None:
+    """One is over, one is about to be lost, one was only just announced."""
+    store.put_spec(ServiceSpec(name="vision", models=(SERVED,), footprint=FOOTPRINT, shares=True))
+    a_life(store)
+    rented(store, "i-8", LARGE.name, BEGAN + 60.0, BEGAN + 3 * 3600.0, model=SHARED)
+    rented(store, "i-9", SMALL.name, BEGAN + 7200.0, None, model=SHARED)
+    seen = PublishedInstance(id="i-9", offering=SMALL.name, state=InstanceState.READY, interrupt_at=NOW + 90.0)
+    MODEL.write(store, PublishedModel(at=NOW, began_at=BEGAN, observed=(seen,)), SHARED)
+    HOSTS.write(store, PublishedHosts(at=NOW, hosts=(PublishedHost(id="i-9", wanted=("m",)),)))
+    status = LiveView(store, "vision").status()
+    report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
+
+    (model,), shared = status.models, status.shared
+    assert shared is not None
+    usd = LARGE.usd_per_hour * (3 - 60 / 3600) + SMALL.usd_per_hour * 70
+    assert shared.cost_usd.instances == pytest.approx(usd)
+    assert report.cost.instances == pytest.approx(model.cost_usd.instances + usd)
+    spent = model.cost_usd.total + status.overhead.usd + shared.cost_usd.total
+    assert report.cost.total == pytest.approx(spent, abs=1e-9)
+    hourly = [model.usd_per_hour, status.overhead.usd_per_hour, shared.usd_per_hour]
+    assert status.overview.usd_per_hour == pytest.approx(sum(usd or 0.0 for usd in hourly))
+    (host,) = shared.instances
+    assert (host.id, host.gone_in_s, [one.state for one in host.tenants]) == ("i-9", 90.0, ["pending"])
+    assert [(one.instance, one.state, one.beside) for one in model.shared] == [("i-9", "pending", ())]
+    assert [row.id for row in model.fleet.observed] == []
 
 
 def test_clients_stand_in_the_report_with_their_parts_of_the_cost(store: ServiceStore) -> None:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import gzip
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
-from mark.accounting.hourly_totals import marks_key
+from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.accounting.load_history import load_key
 from mark.aws.archive import figures_key, journal_key, packed, put_object, snapshot_key
 from mark.aws.session import Aws
 from mark.controller.journal import read_journal
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.host_spec import SHARED
 from mark.ports import Clock
-from mark.store.published_status import ARCHIVE, RESOURCES, ArchiveStatus
+from mark.store.published_status import ARCHIVE, MODEL, RESOURCES, ArchiveStatus, PublishedModel
 from mark.store.service import ServiceStore
 from mark.store.snapshot import take_snapshot
 
@@ -49,7 +51,8 @@ class Archivist:
             return
         before = ARCHIVE.read(self._store) or ArchiveStatus()
         copied, whole_at = dict(before.copied), self._began_at if before.whole_at is None else before.whole_at
-        models = [model.name for model in self._store.spec().models]
+        spec = self._store.spec()
+        models = [model.name for model in spec.models]
         whole = now >= whole_at + OPEN_EACH_S
         todo = {model: self._closed(model, copied.get(model, 0)) for model in models}
         if not whole and not any(todo.values()):
@@ -58,6 +61,10 @@ class Archivist:
         try:
             for model, segments in todo.items():
                 self._copy(resources.bucket, model, segments, copied, whole=whole)
+            if whole and spec.shared is not None:
+                began_at = (MODEL.read(self._store, SHARED) or PublishedModel()).began_at
+                marks = dump_marks((first_mark(now if began_at is None else began_at),))
+                self._copy_figures(resources.bucket, SHARED, marks)
             if whole and resources.snapshot:
                 self._copy_snapshot(resources.bucket, now)
         except MarkError as error:
@@ -77,7 +84,7 @@ class Archivist:
         kept = self._store.journal_segments(model)
         if whole and kept:
             self._copy_segment(bucket, model, kept[-1])
-            self._copy_figures(bucket, model)
+            self._copy_figures(bucket, model, self._store.status(marks_key(model)))
 
     def _closed(self, model: str, copied: int) -> list[int]:
         """Segments that are closed, there, and not copied."""
@@ -110,10 +117,10 @@ class Archivist:
         key, packed_store = snapshot_key(self._store.service), take_snapshot(self._store, now)
         put_object(self._aws.objects, bucket, key, packed_store, content_type=ZIPPED)
 
-    def _copy_figures(self, bucket: str, model: str) -> None:
+    def _copy_figures(self, bucket: str, model: str, marks: Mapping[str, Any] | None) -> None:
         record = self._store.ledger(model)
         figures = {
-            "marks": self._store.status(marks_key(model)),
+            "marks": marks,
             "load": self._store.status(load_key(model)),
             "transitions": [asdict(transition) for transition in record.transitions],
             "rollups": [asdict(rollup) for rollup in record.rollups],

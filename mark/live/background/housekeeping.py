@@ -34,7 +34,7 @@ class Housekeeper:
         if now < self._due_at:
             return
         self._store.share_wall(WALL.offset_s)  # kept for as long as anything runs here
-        for model in self._store.spec().models:
+        for model in self._store.spec().billed:
             folded = self._store.compact_ledger(model.name, folding_end(now), least=LEAST)
             if folded:
                 log.info("the ledger is compacted", extra={"model": model.name, "transitions": folded})

@@ -23,6 +23,7 @@ from mark.config.settings import Settings
 from mark.domain.billing.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
+from mark.domain.host_spec import SHARED
 from mark.domain.load.traffic import ModelTraffic
 from mark.domain.member import Peer
 from mark.live.archived_load import archived_segments, segment_lines
@@ -107,8 +108,10 @@ def open_archive(settings: Settings, folder: Path) -> ArchivedService:
     """The service of these settings as a folder has it. Misconfigured where it lacks a model's figures."""
     provisioned = settings.rollout.functions.provisioned
     spec = service_spec(settings, make_live_models(settings))
-    spec = replace(spec, models=tuple(_provisioned(model, provisioned) for model in spec.models))
-    return ArchivedService(spec, {model.name: _figures(folder, spec.name, model.name) for model in spec.models})
+    shares = spec.shares and any(_model_of(path) == SHARED for path in folder.rglob(FIGURES))
+    models = tuple(_provisioned(model, provisioned) for model in spec.models)
+    spec = replace(spec, models=models, shares=shares)
+    return ArchivedService(spec, {model.name: _figures(folder, spec.name, model.name) for model in spec.billed})
 
 
 def _provisioned(served: ServedModel, count: int) -> ServedModel:

@@ -33,7 +33,8 @@ class FirstPrice:
     @property
     def instances_usd_per_hour(self) -> float:
         """Instances alone."""
-        return sum(one.usd_per_hour for one in (*self.plans, *self.hosts))
+        own = sum(one.usd_per_hour for one in self.plans)
+        return own + sum(host.usd_per_hour for host in self.hosts)
 
     @property
     def lambda_usd_per_hour(self) -> float:

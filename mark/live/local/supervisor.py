@@ -27,6 +27,7 @@ from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
+from mark.domain.host_spec import SHARED
 from mark.domain.load.traffic import Warmed
 from mark.emulator.signature import new_key
 from mark.live.aws_clients import aws_of
@@ -58,7 +59,7 @@ from mark.live.local.startup import (
 from mark.live.model_files import VERSIONS, keep_version
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.version_bundles import VersionBundle, has_function_versions, upload
-from mark.offline.out_folder import JOURNAL_NAME
+from mark.offline.out_folder import JOURNAL_NAME, PLACEMENTS_NAME
 from mark.protocols.oip.bodies import example_body
 from mark.steady_time import WALL, steady_time
 from mark.store.clients import clients_of
@@ -449,16 +450,17 @@ class Supervisor:
         log.info("down")
 
     def _keep_journals(self) -> None:
-        """Leave each model's journal in the folder, where `mark explain` reads it, and none of an earlier life."""
+        """Leave all journals in the folder, where `mark explain` reads them, and none of an earlier life."""
         if self._store is None:
             return
-        for model in self._models:
+        path = self._folder.path
+        files = {model.name: path / model.name / JOURNAL_NAME for model in self._models}
+        for name, kept in (*files.items(), (SHARED, path / PLACEMENTS_NAME)):
             with suppress(RetryLater, OSError):
-                kept = self._folder.path / model.name / JOURNAL_NAME
                 kept.unlink(missing_ok=True)
-                if self._store.journal_segments(model.name):
+                if self._store.journal_segments(name):
                     kept.parent.mkdir(exist_ok=True)
-                    lines = self._store.journal_lines(model.name)
+                    lines = self._store.journal_lines(name)
                     kept.write_bytes(b"".join(line + b"\n" for line in lines))
 
 

@@ -60,7 +60,8 @@ def run(environment: Mapping[str, str]) -> int:
     """Be the agent of this instance until it is drained."""
     imds = _metadata(environment)
     identity = imds.identity()
-    log_json(identity.instance)
+    own = identity.tags.get(MODEL, "")
+    log_json(identity.instance, model="" if own == SHARED else own)
     booted_at = float(imds.get(BOOTED_AT) or 0.0)
     try:
         return uvloop.run(_serve(identity, imds, booted_at, environment))

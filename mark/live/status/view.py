@@ -10,7 +10,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
+from mark.domain.host_spec import SHARED
 from mark.domain.load.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.domain.member import Member, MemberState
 from mark.domain.models.versions import rollout_notes
@@ -61,8 +62,12 @@ from mark.report.live.service_status import (
     OverheadStatus,
     ReplaysStatus,
     ServiceStatus,
+    SharedInstanceStatus,
+    SharedStatus,
     SpentStatus,
     StoreStatus,
+    TenancyStatus,
+    TenantStatus,
 )
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.gateway.central.shares import kinds_of, share_instances
@@ -73,6 +78,7 @@ from mark.store.published_status import (
     BACKGROUND,
     BUDGET,
     COMPARED,
+    HOSTS,
     MODEL,
     NIGHTLY,
     PROCESSES,
@@ -81,6 +87,7 @@ from mark.store.published_status import (
     LoadSeries,
     NightlyStatus,
     ProcessesStatus,
+    PublishedHosts,
     PublishedInstance,
     PublishedModel,
     SpendHistory,
@@ -125,8 +132,19 @@ class LiveView:
         processes = PROCESSES.read(store) or ProcessesStatus()
         budget = BUDGET.read(store)
         is_limited = budget is not None and budget.limited_by is not SpendingLimit.NONE
+        members = store.members()
+        shared = self._shared(self._spec, members, now)
         models = tuple(
-            self._model(served, known, now, failing, self._spec.footprint, is_limited=is_limited)
+            self._model(
+                served,
+                known,
+                now,
+                failing,
+                self._spec.footprint,
+                members={one.instance: one for one in members if one.model == served.name and not one.is_tenant},
+                shared=_tenancies(served.name, members, shared),
+                is_limited=is_limited,
+            )
             for served, known in zip(self._spec.models, published, strict=True)
         )
         commitments_usd = 0.0 if budget is None else budget.commitments_usd
@@ -151,8 +169,30 @@ class LiveView:
             alerts=ALERTS.read(store),
             archive=ARCHIVE.read(store),
             overhead=overhead,
-            overview=make_overview(models, overhead),
+            shared=shared,
+            overview=make_overview(models, overhead, shared),
             models=models,
+        )
+
+    def _shared(self, spec: ServiceSpec, members: Sequence[Member], now: float) -> SharedStatus | None:
+        """The instances that models share, as the last tick saw them and their agents announce them since."""
+        served = spec.shared
+        if served is None:
+            return None
+        store = self._store
+        known, usage = MODEL.read(store, SHARED) or PublishedModel(), self._usage(SHARED, now)
+        cost, hourly, lacking = _spend(served, ModelTraffic(model=SHARED), known, usage, now, spec.footprint)
+        booked = {item.instance: item.usd_per_hour for item in running_now(usage, now)}
+        hosts = {member.instance: member for member in members if member.model == SHARED}
+        wanted = {host.id: host.wanted for host in (HOSTS.read(store) or PublishedHosts()).hosts}
+        return SharedStatus(
+            instances=tuple(
+                SharedInstanceStatus(**asdict(row), tenants=_tenants(row.id, members, wanted.get(row.id, ())))
+                for row in _observed(known.observed, hosts, booked, now)
+            ),
+            cost_usd=cost,
+            usd_per_hour=_usd_per_hour(hourly),
+            notes=tuple(lacking),
         )
 
     def _model(
@@ -163,13 +203,15 @@ class LiveView:
         failing: Sequence[str],
         footprint: Footprint | None,
         *,
+        members: Mapping[str, Member],
+        shared: tuple[TenancyStatus, ...],
         is_limited: bool,
     ) -> ModelStatus:
+        """members: of its own instances. shared: its places on shared ones."""
         store, name = self._store, served.name
         traffic = store.traffic(name)
         usage = self._usage(name, now)
         cost, hourly, lacking = _spend(served, traffic, known, usage, now, footprint)
-        members = {member.instance: member for member in store.membership(name).members()}
         booked = {item.instance: item.usd_per_hour for item in running_now(usage, now)}
         observed = _observed(known.observed, members, booked, now)
         return ModelStatus(
@@ -200,11 +242,10 @@ class LiveView:
                 cold=traffic.cold,
             ),
             fleet=FleetStatus(planned=known.planned, requested=known.requested, observed=observed),
-            capacity=_capacity(served, observed),
+            shared=shared,
+            capacity=_capacity(served, observed, shared),
             cost_usd=cost,
-            usd_per_hour=hourly.instances + hourly.lambda_ + hourly.overhead
-            if says_mean(hourly.mean_over_s)
-            else None,
+            usd_per_hour=_usd_per_hour(hourly),
             usd_per_hour_by=hourly,
             gateways=self._shares(served, members) if served.central is not None else (),
             plan=known.plan,
@@ -306,6 +347,11 @@ def _spend(
     return spent, hourly, [unpriced_words(names)] if names else []
 
 
+def _usd_per_hour(hourly: HourlyStatus) -> float | None:
+    """The sum of the parts, once their means say something."""
+    return hourly.instances + hourly.lambda_ + hourly.overhead if says_mean(hourly.mean_over_s) else None
+
+
 def _replays(known: NightlyStatus | None) -> ReplaysStatus | None:
     """Progress of the replays of past days."""
     if known is None:
@@ -337,19 +383,61 @@ def _observed(
         for one in published
     }
     for name, member in members.items():
-        state = InstanceState.PENDING if member.state is MemberState.STARTING else member.state
+        state = _state(member)
         known = rows.get(name) or ObservedInstance(
             id=name,
             offering=member.offering,
             role=member.role,
-            state=state.value,
+            state=state,
             usd_per_hour=booked.get(name),
         )
         gone_in_s = _left_s(member.terminates_at, now) if member.terminates_at else known.gone_in_s
         rows[name] = replace(
-            known, state=state.value, credits=member.credits, gone_in_s=gone_in_s, version=member.version
+            known, state=state, credits=member.credits, gone_in_s=gone_in_s, version=member.version
         )
     return tuple(rows[name] for name in sorted(rows) if rows[name].gone_in_s != 0.0 or name in members)
+
+
+def _tenants(instance: str, members: Sequence[Member], wanted: Sequence[str]) -> tuple[TenantStatus, ...]:
+    """The models on a shared instance, and those that it was told to hold and that are not there yet."""
+    there = [member for member in members if member.instance == instance and member.is_tenant]
+    awaited = set(wanted).difference(member.model for member in there)
+    found = [
+        TenantStatus(
+            model=member.model,
+            wanted=member.model in wanted,
+            state=_state(member),
+            share_rps=member.share_rps or 0.0,
+            busy=(member.share_rps or 0.0) / member.capacity_rps if member.capacity_rps else 0.0,
+            version=member.version,
+        )
+        for member in there
+    ]
+    found += [TenantStatus(model=model) for model in awaited]
+    return tuple(sorted(found, key=lambda one: (one.model, one.version)))
+
+
+def _tenancies(model: str, members: Sequence[Member], shared: SharedStatus | None) -> tuple[TenancyStatus, ...]:
+    """A model's places on shared instances."""
+    offerings = {member.instance: member.offering for member in members if member.model == model}
+    return tuple(
+        TenancyStatus(
+            instance=host.id,
+            offering=offerings.get(host.id, host.offering),
+            state=one.state,
+            share_rps=one.share_rps,
+            beside=tuple(dict.fromkeys(other.model for other in host.tenants if other.model != model)),
+        )
+        for host in (() if shared is None else shared.instances)
+        for one in host.tenants
+        if one.model == model
+    )
+
+
+def _state(member: Member) -> str:
+    """What an agent says of itself, in the words of instances."""
+    state = InstanceState.PENDING if member.state is MemberState.STARTING else member.state
+    return state.value
 
 
 def _known(booked: float | None, published: float | None) -> float | None:
@@ -405,12 +493,15 @@ def _latency_ms(counted: Sequence[tuple[int, int]], sum_s: float) -> LatencyStat
     return LatencyStatus(mean=sum_s / int(below[-1]) * 1000, **found)
 
 
-def _capacity(served: ServedModel, observed: Sequence[ObservedInstance]) -> tuple[OfferingCapacity, ...]:
-    """The offerings that are there."""
+def _capacity(
+    served: ServedModel, observed: Sequence[ObservedInstance], shared: Sequence[TenancyStatus]
+) -> tuple[OfferingCapacity, ...]:
+    """The offerings that are there, as the model's own instances or as shared ones."""
     rows = []
     for offering in served.offerings:
         there = [row for row in observed if row.offering == offering.name]
-        if not there:
+        seats = [seat for seat in shared if seat.offering == offering.name and seat.state == "ready"]
+        if not there and not seats:
             continue
         states = [row.state for row in there]
         awake = (row.usd_per_hour for row in there if row.state != "stopped")
@@ -418,11 +509,12 @@ def _capacity(served: ServedModel, observed: Sequence[ObservedInstance]) -> tupl
         rows.append(
             OfferingCapacity(
                 offering=offering.name,
+                shared=len(seats),
                 ready=ready,
                 pending=states.count("pending"),
                 draining=states.count("draining"),
                 stopped=states.count("stopped"),
-                rps=ready * offering.capacity_rps,
+                rps=ready * offering.capacity_rps + sum(seat.share_rps for seat in seats),
                 usd_per_hour=sum(offering.usd_per_hour if usd is None else usd for usd in awake),
             )
         )

@@ -18,7 +18,11 @@ from mark.report.live.service_status import (
     ModelStatus,
     ObjectiveStatus,
     ServiceStatus,
+    SharedInstanceStatus,
+    SharedStatus,
     SpentStatus,
+    TenancyStatus,
+    TenantStatus,
 )
 from mark.report.mail.formatting import format_stretch
 from mark.store.published_status import AlertsStatus, AssumedLoad, ForecasterStatus
@@ -82,6 +86,8 @@ class FleetRow:
     zones: Mapping[str, int] = field(default_factory=dict)
     #: Observed by version, where there are several.
     versions: Mapping[str, int] = field(default_factory=dict)
+    #: Shared instances on which the model is ready, beside those observed.
+    shared: int = 0
     rps: float = 0.0
     usd_per_hour: float = 0.0
 
@@ -93,7 +99,8 @@ class FleetRow:
     @property
     def states_text(self) -> str:
         """`3 ready, 1 pending`."""
-        words = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
+        counts = [*self.states.items(), ("shared", self.shared)]
+        words = ", ".join(f"{count} {state}" for state, count in counts if count)
         words = f"{words}; {self.leaving} being taken away" if self.leaving else words
         versions = ", ".join(f"{count} of version {version}" for version, count in self.versions.items())
         return f"{words}; {versions}" if versions else words
@@ -275,11 +282,41 @@ def format_usd_per_hour(amount: float | None) -> str:
 
 def format_overhead(status: ServiceStatus) -> str:
     """What models share, once, and the sum of all."""
-    shared, whole = status.overhead.usd_per_hour, status.overview.usd_per_hour
-    if shared is None:
+    overhead, whole = status.overhead.usd_per_hour, status.overview.usd_per_hour
+    if overhead is None:
         return "Overhead: too early for USD/h"
     in_all = "" if whole is None else f"; {usd(whole)} USD/h in all"
-    return f"Overhead: {usd(shared)} USD/h for gateways, store, controllers and logs{in_all}"
+    return f"Overhead: {usd(overhead)} USD/h for gateways, store, controllers and logs{in_all}"
+
+
+def format_shared_cost(shared: SharedStatus) -> str:
+    """`0.09 USD/h, so far 1.20 USD` of the instances that models share."""
+    return f"{format_usd_per_hour(shared.usd_per_hour)} USD/h, so far {usd(shared.cost_usd.total)} USD"
+
+
+def format_tenant(tenant: TenantStatus) -> str:
+    """`41.2`, requests/s, or why it takes none."""
+    if tenant.state != "ready":
+        return tenant.state
+    return format_rps(tenant.share_rps) if tenant.wanted else "leaving"
+
+
+def format_host(host: SharedInstanceStatus) -> str:
+    """`c5.large:spot, us-east-1a, ready, 0.04 USD/h`."""
+    price = "" if host.usd_per_hour is None else f"{usd(host.usd_per_hour)} USD/h"
+    gone = "" if host.gone_in_s is None else f"taken away in {format_span(host.gone_in_s)}"
+    return ", ".join(filter(None, (host.offering, host.zone, host.state, gone, price)))
+
+
+def format_tenancies(model: ModelStatus) -> str:
+    """`i-12 with text, vision: 24.1 requests/s`, for each shared instance; empty where it shares none."""
+    return "; ".join(map(_format_tenancy, model.shared))
+
+
+def _format_tenancy(seat: TenancyStatus) -> str:
+    beside = f" with {', '.join(seat.beside)}" if seat.beside else ""
+    takes = f"{format_rps(seat.share_rps)} requests/s" if seat.state == "ready" else seat.state
+    return f"{seat.instance}{beside}: {takes}"
 
 
 def format_pool_status(model: ModelStatus) -> str:
@@ -327,6 +364,7 @@ def fleet_rows(model: ModelStatus) -> tuple[FleetRow, ...]:
                     sorted(Counter(row.version for row in here if row.version and has_versions).items())
                 ),
                 leaving=sum(row.gone_in_s is not None for row in here),
+                shared=capacity[name].shared if name in capacity else 0,
                 rps=capacity[name].rps if name in capacity else 0.0,
                 usd_per_hour=capacity[name].usd_per_hour if name in capacity else 0.0,
             )
@@ -370,10 +408,10 @@ def format_controller(status: ServiceStatus) -> str:
 
 
 def format_expected_load(model: ModelStatus) -> str:
-    """The load that the plan is for, and whether instances are to carry it: `planned for 41.2`."""
-    if model.plan is None:
+    """The load that the plan of its own fleet is for, and whether that is to carry it: `planned for 41.2`."""
+    if model.plan is None or (model.shared and not model.plan.required_rps):
         return ""
-    required = format_rps(model.plan.required_rps)
+    required = f"{format_rps(model.plan.required_rps)}{' more' if model.shared else ''}"
     if any(model.fleet.planned.values()):
         return f"planned for {required}"
     return f"{required} expected, {'Lambda answers' if model.lambda_.answers else 'no instance planned for it'}"
@@ -417,14 +455,17 @@ def banners(status: ServiceStatus) -> tuple[Banner, ...]:
         failed = status.replays.failed
         text = f"The report lacks the replays of {failed.day}, which are tried again: {failed.error}"
         found.append(Banner(text=text, bad=False))
-    for model in status.models:
-        leaving = [row.gone_in_s for row in model.fleet.observed if row.gone_in_s is not None]
+    fleets = [(model.name, model.fleet.observed) for model in status.models]
+    if status.shared is not None:
+        fleets.append(("Shared instances", status.shared.instances))
+    for name, observed in fleets:
+        leaving = [row.gone_in_s for row in observed if row.gone_in_s is not None]
         if leaving:
             soonest = format_span(min(leaving))
             what, when = "1 spot instance is", f"in {soonest}"
             if len(leaving) > 1:
                 what, when = f"{len(leaving)} spot instances are", f"the first in {soonest}"
-            text = f"{model.name}: {what} being taken away, {when}."
+            text = f"{name}: {what} being taken away, {when}."
             found.append(Banner(text=text, bad=False))
     return tuple(found)
 

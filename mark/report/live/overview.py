@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mark.report.live.service_status import ModelRow, ModelState, ModelStatus, OverheadStatus, Overview
+from mark.report.live.service_status import (
+    ModelRow,
+    ModelState,
+    ModelStatus,
+    OverheadStatus,
+    Overview,
+    SharedStatus,
+)
 
 BROKEN = "broken"
 """State of an instance whose model no longer answers."""
@@ -23,8 +30,10 @@ def says_mean(over_s: float) -> bool:
     return over_s >= LEAST_MEAN_S
 
 
-def make_overview(models: Sequence[ModelStatus], overhead: OverheadStatus) -> Overview:
-    """One row a model, the most expensive first, and the service's overhead once."""
+def make_overview(
+    models: Sequence[ModelStatus], overhead: OverheadStatus, shared: SharedStatus | None = None
+) -> Overview:
+    """One row a model, the most expensive first; the sum has shared instances and the service's overhead once."""
     rows = [
         ModelRow(
             model=model.name,
@@ -36,19 +45,22 @@ def make_overview(models: Sequence[ModelStatus], overhead: OverheadStatus) -> Ov
         for model in models
     ]
     rows.sort(key=lambda row: (-(row.usd_per_hour or 0.0), row.model))
-    hourly = [usd for usd in (overhead.usd_per_hour, *(row.usd_per_hour for row in rows)) if usd is not None]
-    return Overview(rows=tuple(rows), usd_per_hour=sum(hourly) if len(hourly) == 1 + len(rows) else None)
+    parts = [overhead.usd_per_hour, *(row.usd_per_hour for row in rows)]
+    parts += [] if shared is None else [shared.usd_per_hour]
+    hourly = [usd for usd in parts if usd is not None]
+    return Overview(rows=tuple(rows), usd_per_hour=sum(hourly) if len(hourly) == len(parts) else None)
 
 
 def model_state(model: ModelStatus) -> ModelState:
     """What a reader must know first of a model: trouble, then change, then rest."""
     observed = model.fleet.observed
+    states = {*(one.state for one in observed), *(one.state for one in model.shared)}
     found = (
         (model.objective.is_missed, ModelState.MISSES),
-        (any(one.state == BROKEN for one in observed), ModelState.BROKEN),
+        (BROKEN in states, ModelState.BROKEN),
         (any(one.gone_in_s is not None for one in observed), ModelState.LOSING_SPOT),
         (model.policy is None, ModelState.STARTING),
-        (_lacks_planned(model) or any(one.state == "pending" for one in observed), ModelState.SCALING_UP),
+        (_lacks_planned(model) or "pending" in states, ModelState.SCALING_UP),
         (model.rates.max_rps > 0, ModelState.SERVING),
         (model.objective.attained is None, ModelState.UNASKED),
     )

@@ -150,6 +150,48 @@ class ObservedInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TenantStatus:
+    """One model on a shared instance."""
+
+    #: Its name.
+    model: str
+    #: Whether it is to stay: what is not wanted answers its last requests, or waits for the model's own instances.
+    wanted: bool = True
+    #: `pending` until it is loaded, then `ready`, `draining` or `broken`.
+    state: str = "pending"
+    #: Requests/s that it takes there before the model's own instances are asked.
+    share_rps: float = 0.0
+    #: The part of the instance's time that those take.
+    busy: float = 0.0
+    #: The version of the model; empty where versions are not told apart.
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedInstanceStatus(ObservedInstance):
+    """One instance that models share."""
+
+    #: The models that are there or on their way, by name.
+    tenants: tuple[TenantStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenancyStatus:
+    """A model's place on a shared instance."""
+
+    #: The instance's id.
+    instance: str
+    #: The instance as the model's offerings name it.
+    offering: str
+    #: `pending` until the model is loaded there, then `ready`, `draining` or `broken`.
+    state: str
+    #: Requests/s that the model takes there before its own instances are asked.
+    share_rps: float = 0.0
+    #: The other models there.
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetStatus:
     """The fleet in its three views."""
 
@@ -167,6 +209,8 @@ class OfferingCapacity:
 
     #: The offering's name.
     offering: str
+    #: Shared instances on which the model is ready; counts and rent below are of its own instances.
+    shared: int = 0
     #: Instances that serve.
     ready: int = 0
     #: Instances that boot.
@@ -175,7 +219,7 @@ class OfferingCapacity:
     draining: int = 0
     #: Standbys asleep.
     stopped: int = 0
-    #: What the ready ones carry.
+    #: What the ready ones carry, with the model's share of those that it shares.
     rps: float = 0.0
     #: Rent of those that are not asleep, USD/h.
     usd_per_hour: float = 0.0
@@ -291,6 +335,8 @@ class ModelStatus:
     lambda_: Annotated[LambdaStatus, Field(alias="lambda")] = field(default_factory=LambdaStatus)
     #: Its fleet, planned, requested and observed.
     fleet: FleetStatus = field(default_factory=FleetStatus)
+    #: Its places on shared instances.
+    shared: tuple[TenancyStatus, ...] = ()
     #: Its instances by offering.
     capacity: tuple[OfferingCapacity, ...] = ()
     #: What it has cost.
@@ -359,7 +405,7 @@ class Overview:
 
     #: One row a model, the most expensive first.
     rows: tuple[ModelRow, ...] = ()
-    #: Models and overhead together, USD/h; None in the first minute.
+    #: Models, shared instances and overhead together, USD/h; None in the first minute.
     usd_per_hour: float | None = None
 
     @property
@@ -376,6 +422,20 @@ class OverheadStatus:
     usd: float = 0.0
     #: The same as a mean, USD/h; None in the first minute.
     usd_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedStatus:
+    """The instances that models share. What they cost is in no model's sums."""
+
+    #: Those that are there, by id.
+    instances: tuple[SharedInstanceStatus, ...] = ()
+    #: What they have cost.
+    cost_usd: SpentStatus = field(default_factory=SpentStatus)
+    #: What an hour costs now, USD/h; None in the first minute.
+    usd_per_hour: float | None = None
+    #: What a reader must know.
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -448,6 +508,8 @@ class ServiceStatus:
     archive: ArchiveStatus | None = None
     #: The overhead that models share.
     overhead: OverheadStatus = field(default_factory=OverheadStatus)
+    #: The instances that models share; None where the service shares none.
+    shared: SharedStatus | None = None
     #: All models at a glance, the most expensive first.
     overview: Overview = field(default_factory=Overview)
     #: Each model, as the settings name them.

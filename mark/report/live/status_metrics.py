@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import Metric
 
-from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus
+from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus, SharedStatus
 from mark.telemetry.metrics import Labels, Rows, counter, exposition, gauge
 
 MOST_OFFERINGS = 64
@@ -26,6 +26,8 @@ def service_metrics(status: ServiceStatus) -> bytes:
 def _status_families(status: ServiceStatus) -> Iterator[Metric]:
     yield from _service_families(status)
     models = status.models
+    if status.shared is not None:
+        yield from _shared_families(status.shared)
     yield from _fleet_families(models)
     yield from _rate_families(models)
     yield from _answer_families(models)
@@ -43,6 +45,23 @@ def _service_families(status: ServiceStatus) -> Iterator[Metric]:
     shared = status.overhead
     yield gauge("overhead_cost_usd", "Spent so far on what models share.", (), [((), shared.usd)])
     yield gauge("overhead_usd_per_hour", "The same an hour, as a mean.", (), [((), shared.usd_per_hour)])
+
+
+def _shared_families(shared: SharedStatus) -> Iterator[Metric]:
+    """Shared instances, and the models on them. Instances come and go, so they are counted and never named."""
+    names = {name: name for name in sorted({row.offering for row in shared.instances})[:MOST_OFFERINGS]}
+    hosts = Counter[Labels]((names.get(row.offering, OTHER), row.state) for row in shared.instances)
+    yield gauge("shared_instances", "Shared instances observed.", ("offering", "state"), hosts.items())
+    tenants = [one for row in shared.instances for one in row.tenants]
+    seats = Counter[Labels]((one.model, one.state) for one in tenants)
+    yield gauge("shared_tenants", "Shared instances that hold a model.", ("model", "state"), seats.items())
+    takes: defaultdict[Labels, float] = defaultdict(float)
+    for one in tenants:
+        takes[one.model,] += one.share_rps if one.state == "ready" else 0.0
+    text = "Requests/s that shared instances take of a model before its own; part of capacity_rps."
+    yield gauge("shared_rps", text, ("model",), takes.items())
+    yield gauge("shared_cost_usd", "Spent so far on shared instances.", (), [((), shared.cost_usd.total)])
+    yield gauge("shared_usd_per_hour", "Spent an hour on them at present.", (), [((), shared.usd_per_hour)])
 
 
 def _fleet_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
@@ -64,7 +83,12 @@ def _fleet_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
     yield gauge("fleet_instances", "Instances observed.", labels, observed.items())
     yield gauge("fleet_planned", "Instances planned.", ("model", "offering"), planned.items())
     yield gauge("fleet_requested", "Instances requested.", ("model", "offering"), requested.items())
-    yield gauge("capacity_rps", "Requests/s the ready carry.", ("model", "offering"), capacity.items())
+    yield gauge(
+        "capacity_rps",
+        "Requests/s the ready carry, shares of shared instances too.",
+        ("model", "offering"),
+        capacity.items(),
+    )
 
 
 def _bounded(model: ModelStatus) -> dict[str, str]:

@@ -71,6 +71,7 @@ class LivePage:
             "top": str(macros.top(_top(status))),
             "month": str(macros.month(formatting.format_month(status))),
             "hours": str(macros.hours(*_hours(status))),
+            "shared": str(macros.shared(status.shared, _numbers(status), INSTANCES_SHOWN)),
             "models": str(macros.models(status.overview, formatting.format_overhead(status), _numbers(status))),
             "banners": str(macros.banners((*formatting.banners(status), *process_banners(status)))),
         }
@@ -114,6 +115,10 @@ def live_environment() -> Environment:
         usd_per_hour=formatting.format_usd_per_hour,
         pool=formatting.format_pool_status,
         gateways=formatting.format_gateway_shares,
+        tenancies=formatting.format_tenancies,
+        host=formatting.format_host,
+        shared_cost=formatting.format_shared_cost,
+        tenant=formatting.format_tenant,
         overhead=formatting.format_overhead,
         expected=formatting.format_expected_load,
         components=formatting.components,

@@ -13,13 +13,15 @@ from mark.report.formatting import MISSING, format_count, usd
 from mark.report.live import formatting
 from mark.report.live.overview import model_state
 from mark.report.live.processes import format_restarts, process_banners
-from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus
+from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus, SharedStatus
 from mark.report.tables import figures, make_table, texts
 from mark.store.published_status import OrderStatus
 
 WIDTH = 100
 DECISIONS = 4
 """The latest; all of them stand on the status page and in `mark explain`."""
+INSTANCES = 20
+"""Shared instances that are shown; all of them stand on the status page."""
 
 
 def status_table(status: ServiceStatus, *, model: str | None = None) -> list[RenderableType]:
@@ -31,6 +33,10 @@ def status_table(status: ServiceStatus, *, model: str | None = None) -> list[Ren
     parts += [_banner(banner) for banner in (*formatting.banners(status), *process_banners(status))]
     if status.overview.rows:
         parts += [Text(""), _models(status), Text(formatting.format_overhead(status), style="dim")]
+    if status.shared is not None and (status.shared.instances or status.shared.cost_usd.total):
+        parts += [Text(""), _shared(status.shared)] if status.shared.instances else []
+        parts += [Text(f"Shared instances: {formatting.format_shared_cost(status.shared)}", style="dim")]
+        parts += [Text(f"note: {note}", style="dim") for note in status.shared.notes]
     opened = next((one for one in status.models if one.name == (model or status.overview.opened)), None)
     if opened is not None:
         parts += [Text(""), *_model(opened, status.now)]
@@ -50,6 +56,28 @@ def _models(status: ServiceStatus) -> Table:
             formatting.format_share(row.attained),
             formatting.format_usd_per_hour(row.usd_per_hour),
             Text(row.state.value, style="bold red" if row.state.is_bad else ""),
+        )
+    return table
+
+
+def _shared(shared: SharedStatus) -> Table:
+    """One row a shared instance, with the models on it."""
+    columns = [
+        *texts("shared instance", max_width=20),
+        *texts("offering", max_width=24),
+        *texts("state", max_width=12),
+        *figures("USD/h"),
+        *texts("models, requests/s", max_width=36),
+    ]
+    table = make_table(columns, gap=2)
+    for host in shared.instances[:INSTANCES]:
+        leaving = "" if host.gone_in_s is None else f", gone in {formatting.format_span(host.gone_in_s)}"
+        table.add_row(
+            Text(host.id),
+            Text(host.offering),
+            Text(f"{host.state}{leaving}", style="yellow" if leaving else ""),
+            formatting.format_usd_per_hour(host.usd_per_hour),
+            Text(", ".join(f"{one.model} {formatting.format_tenant(one)}" for one in host.tenants) or "none"),
         )
     return table
 
@@ -122,6 +150,8 @@ def _figures(model: ModelStatus) -> Table:
         grid.add_row("first byte", _quantiles(model.first_byte_ms))
     grid.add_row("served", Text(answered))
     hourly = formatting.format_hourly(model)
+    if seats := formatting.format_tenancies(model):
+        grid.add_row("shared", Text(seats))
     if pool := formatting.format_pool_status(model):
         grid.add_row("pool", Text(pool))
     if shares := formatting.format_gateway_shares(model):

@@ -22,7 +22,7 @@ from mark.domain.errors import MarkError
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest, PythonModel
 from mark.serving.backends.python import PythonBackend
-from mark.telemetry.structured_logs import log_json
+from mark.telemetry.structured_logs import PrintedLog, log_json
 
 LENGTH = struct.Struct("!Q")
 
@@ -72,7 +72,8 @@ async def receive(reader: asyncio.StreamReader) -> Any:
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     setup: Setup = await receive(reader)
     where = f" on {','.join(map(str, setup.processors))}" if setup.processors else ""
-    log_json(setup.name + where, setup.log_level)
+    logged = log_json(setup.name + where, setup.log_level, model=setup.name)
+    sys.stdout, sys.stderr = PrintedLog(sys.stdout, logged), PrintedLog(sys.stderr, logged)
     backend = PythonBackend(setup.make_model, name=setup.name, version=setup.version, threads=setup.threads)
     try:
         await backend.start()

@@ -25,7 +25,11 @@ from mark.report.live.service_status import (
     OfferingCapacity,
     OverheadStatus,
     ServiceStatus,
+    SharedInstanceStatus,
+    SharedStatus,
     SpentStatus,
+    TenancyStatus,
+    TenantStatus,
 )
 from mark.store.published_status import LoadSeries, OrderStatus, PlanStatus, PoolStatus
 
@@ -167,10 +171,64 @@ def status(*models: ModelStatus, **changed: Any) -> ServiceStatus:
         behind_wall_s=3.0,
         controller=controller,
         overhead=overhead,
-        overview=make_overview(models, overhead),
         models=models,
     )
-    return replace(told, **changed)
+    told = replace(told, **changed)
+    return replace(told, overview=make_overview(models, told.overhead, told.shared))
+
+
+def sharing_model(name: str = "digits") -> ModelStatus:
+    """A model without instances of its own, on a shared one."""
+    return replace(
+        empty_model(name),
+        plan=PlanStatus(at=NOW, made_at=NOW, required_rps=0.0),
+        shared=(
+            TenancyStatus(
+                instance=SHARED.instances[0].id,
+                offering="c5.large:on-demand",
+                state="ready",
+                share_rps=35.2,
+                beside=("rm2",),
+            ),
+        ),
+        capacity=(OfferingCapacity(offering="c5.large:on-demand", shared=1, rps=35.2),),
+    )
+
+
+def shared_instance(number: int, *tenants: TenantStatus, **changed: Any) -> SharedInstanceStatus:
+    """One that is ready unless changed."""
+    row = SharedInstanceStatus(
+        id=f"i-{number:017x}",
+        offering="c5.large:on-demand",
+        zone="us-east-1b",
+        role=Role.SERVING,
+        state="ready",
+        usd_per_hour=0.085,
+        tenants=tenants,
+    )
+    return replace(row, **changed)
+
+
+SHARED = SharedStatus(
+    instances=(
+        shared_instance(
+            60,
+            TenantStatus(model="digits", state="ready", share_rps=35.2, busy=0.2),
+            TenantStatus(model="rm2", state="ready", share_rps=8.1, busy=0.7),
+        ),
+        shared_instance(
+            61,
+            TenantStatus(model="digits", state="pending"),
+            TenantStatus(model="inception-v3", state="broken", share_rps=1.0, busy=0.1),
+            TenantStatus(model="rm2", state="ready", share_rps=4.0, busy=0.3, wanted=False),
+            gone_in_s=80.0,
+        ),
+        shared_instance(62, state="pending"),
+    ),
+    cost_usd=SpentStatus(instances=12.3, serving=12.3, overhead=0.1, total=12.4),
+    usd_per_hour=0.27,
+)
+"""Two instances with models, one of them about to be lost, and one that boots."""
 
 
 def rolled_out_model(name: str = "inception-v3") -> ModelStatus:

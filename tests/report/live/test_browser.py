@@ -14,11 +14,12 @@ from mark.report.live.service_status import ServiceStatus
 from mark.report.live.status_page import LivePage
 from tests.report.browser import CHROMIUM, beside, colours, look_at, needs_browser, seen_by_readers
 from tests.report.live.fakes import (
+    SHARED,
     busy_model,
-    empty_model,
     interrupted_model,
     pooled_model,
     rolled_out_model,
+    sharing_model,
     status,
 )
 from tests.report.live.http import serving
@@ -89,7 +90,7 @@ def test_browser_shows_the_page(tmp_path: Path, width: int) -> None:
 @needs_browser
 @seen_by_readers
 def test_everything_on_the_page_can_be_read(tmp_path: Path, width: int, dark: bool) -> None:
-    shown = status(rolled_out_model(), pooled_model(), empty_model("digits"))
+    shown = status(rolled_out_model(), pooled_model(), sharing_model(), shared=SHARED)
     live = LivePage()
     page = live.page(shown, live.fragments(shown), nonce="n")
     look = look_at(tmp_path, re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL), width=width, dark=dark)

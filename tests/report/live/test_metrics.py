@@ -13,7 +13,7 @@ from mark.report.live.service_status import (
     StoreStatus,
 )
 from mark.report.live.status_metrics import MOST_OFFERINGS, service_metrics
-from tests.report.live.fakes import busy_model, empty_model, instance, status
+from tests.report.live.fakes import SHARED, busy_model, empty_model, instance, sharing_model, status
 
 
 def samples(shown: ServiceStatus) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -67,6 +67,19 @@ def test_service_itself() -> None:
     assert away["mark_store_reachable", frozenset()] == 0
     assert away["mark_controller_holds_lease", frozenset()] == 0
     assert ("mark_controller_silent_seconds", frozenset()) not in away
+
+
+def test_shared_instances_are_counted_and_never_named() -> None:
+    found = samples(status(busy_model(), sharing_model(), shared=SHARED))
+    model = frozenset({("model", "digits")})
+    large = ("offering", "c5.large:on-demand")
+    assert found["mark_shared_instances", frozenset({large, ("state", "ready")})] == 2
+    assert found["mark_shared_tenants", model | {("state", "pending")}] == 1
+    assert found["mark_shared_rps", model] == found["mark_capacity_rps", model | {large}] == 35.2
+    assert found["mark_shared_cost_usd", frozenset()] == 12.4
+    assert found["mark_shared_usd_per_hour", frozenset()] == 0.27
+    assert not any(SHARED.instances[0].id in dict(labels).values() for _, labels in found)
+    assert not any("shared" in name for name, _ in samples(status(busy_model())))
 
 
 def test_what_is_not_known_is_left_out() -> None:

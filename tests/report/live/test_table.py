@@ -11,7 +11,15 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus, StoreStatus
 from mark.report.live.status_table import status_table
 from mark.store.published_status import AssumedLoad, BudgetStatus, ForecasterStatus, PoolStatus
-from tests.report.live.fakes import busy_model, empty_model, interrupted_model, pooled_model, status
+from tests.report.live.fakes import (
+    SHARED,
+    busy_model,
+    empty_model,
+    interrupted_model,
+    pooled_model,
+    sharing_model,
+    status,
+)
 
 
 def printed(shown: ServiceStatus, model: str | None = None) -> str:
@@ -78,6 +86,20 @@ def test_the_dearest_model_is_told_in_full_and_any_other_on_request() -> None:
 def test_fleet_has_its_three_views() -> None:
     row = next(line for line in printed(status(busy_model())).splitlines() if line.startswith("c5.large:spot"))
     assert row.split()[:6] == ["c5.large:spot", "10", "1", "9", "9", "ready"]
+
+
+def test_shared_instances_are_shown_with_their_models_and_their_rent_in_the_sum() -> None:
+    shown = status(busy_model(), replace(sharing_model(), usd_per_hour=0.0), shared=SHARED)
+    lines = printed(shown, "digits").splitlines()
+    assert max(map(len, lines)) <= 100
+    text = " ".join(" ".join(lines).split())
+    assert "digits 35.2, rm2 8.1" in text
+    assert "digits pending, inception-v3" in text
+    assert "broken, rm2 leaving" in text
+    assert "; 1.41 USD/h in all" in text
+    assert "Shared instances: 0.27 USD/h, so far 12.40 USD" in text
+    assert "Shared instances: 1 spot instance is being taken away, in 80 s." in text
+    assert "i-0000000000000003c with rm2: 35.2 requests/s" in text
 
 
 def test_what_was_only_assumed_is_said_to_be() -> None:
