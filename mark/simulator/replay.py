@@ -64,6 +64,8 @@ class Scenario:
     stand_ins: tuple[str, ...] = ()
     #: Lambda where only its profile is missing; None elsewhere.
     lambda_guess: LambdaGuess | None = None
+    #: Whether somebody reads the journal: else plans lack the figures of their excuses.
+    explained: bool = True
 
     @property
     def start_s(self) -> float:
@@ -309,6 +311,7 @@ class ModelReplay:
             journal=self._recorder,
             history=history,
             shared_rps=shared_rps,
+            explained=scenario.explained,
         )
         self._names = tuple(sorted(self._offerings))
         self._ready = np.zeros((self._minutes, len(self._names)), np.int64)

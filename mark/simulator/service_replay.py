@@ -153,7 +153,7 @@ class _Together:
         model = self._models[number]
         part = own_part(model, self._ready[number].bundle, self._hosts.planned_rps(number), progress)
         return ModelReplay(
-            model.scenario,
+            replace(model.scenario, explained=False),
             part.bundle,
             self._plane.engines[number],
             part.forecasters,
