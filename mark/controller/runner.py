@@ -164,9 +164,14 @@ class Controller:
 
     def is_surging(self) -> bool:
         """True where standbys are needed before the next plan; a driver polls it each `watch_s`."""
-        if self._spending_limit is not SpendingLimit.NONE:
+        if not self.has_standbys or self._spending_limit is not SpendingLimit.NONE:
             return False
         return is_surging(self.state, self._fleet, self._data_plane.recent_rps(), self.policy)
+
+    @property
+    def has_standbys(self) -> bool:
+        """True where the last tick saw standbys; without any no poll finds a surge until the next tick."""
+        return self._fleet.has_standbys
 
     @property
     def watch_s(self) -> float:

@@ -171,7 +171,12 @@ class _Together:
             if any(minutes):
                 progress((plane.now - self._start_s) / (self._end_s - self._start_s))
             stop = min(hosts.next_at(), *(part.next_at() for part in parts))
-            missed = plane.run_until(stop)
+            watching = min(parts, key=lambda part: part.watch_at)
+            if not self._hosts.is_settled:
+                stop = min(stop, watching.watch_at)
+            missed = next(
+                (one for at in watching.stops_until(stop) if (one := plane.run_until(at)) is not None), None
+            )
             if missed is not None:
                 parts[missed].missed()
                 continue

@@ -111,6 +111,8 @@ class SharedHosts:
         #: When a model is taken away that gets a fleet of its own, by instance and number.
         self._leaves_at: dict[tuple[str, int], float] = {}
         self._refused_until: dict[str, float] = {}
+        #: All models are where they are wanted and nowhere else: nothing is to be placed until something happens.
+        self.is_settled = True
         self._next_pack = plane.now + PACK_EVERY_S if sharers else end_s
         self._orders = 0
 
@@ -132,10 +134,13 @@ class SharedHosts:
 
     def reach(self, now: float) -> None:
         """Let happen what is due by now."""
+        is_due = self._cloud.next_at() <= now
         was_lost = self._cloud.fire(now)
         if (was_lost or now >= self._next_pack) and now < self._end_s:
             self._decide()
-        self._place()
+            is_due = True
+        if is_due or not self.is_settled:
+            self._place()
 
     def end(self) -> SharedFleet:
         """Bill what still runs to the end."""
@@ -261,6 +266,9 @@ class SharedHosts:
             self._load(item, slots[name])
         for name in staying:
             self._take_away(name, slots[name])
+        self.is_settled = not any(self._due) and all(
+            self._plane.tenants(slots[name]) == {*self._numbers_on(name)} for name in staying
+        )
 
     def _load(self, item: Instance, device: int) -> None:
         now, there = self._plane.now, self._plane.tenants(device)
