@@ -283,7 +283,7 @@ def check_forecast(forecast: Forecast, history: Demand, horizon: int) -> None:
     bounds = (0.0, *forecast.quantiles, 1.0)
     if len(bounds) == 2 or not all(low < high for low, high in pairwise(bounds)):
         raise ValueError("its quantile levels do not rise between 0 and 1")
-    rows = (*forecast.mean_rps, *forecast.max_rps)
+    rows = {id(row): row for row in (*forecast.mean_rps, *forecast.max_rps)}.values()  # naive ones repeat a row
     if any(len(row) != len(forecast.quantiles) for row in rows):
         raise ValueError("a unit holds more or fewer rates than there are quantiles")
     if not all(min(row) >= 0 and math.isfinite(sum(row)) for row in rows):  # a sum hides no NaN, a minimum may

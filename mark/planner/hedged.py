@@ -105,7 +105,7 @@ def plan_hedged(request: PlanRequest) -> Plan:
         request.forecast, wait_s=wait_s(request.offerings, request.slo), past=recent_load(request)
     )
     load_rps = float(table.carried[min(request.lead_units, len(request.forecast) - 1), -1])
-    request = replace(request, offerings=derate_small_fleets(request.offerings, load_rps, request.slo))
+    request = replace(request, offerings=tuple(derate_small_fleets(request.offerings, load_rps, request.slo)))
     left = expected_shortfall(request, table)
     backup, limit = with_miss_price(replace(request, offerings=request.rented), table)
     request = replace(request, backup=backup)

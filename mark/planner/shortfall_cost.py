@@ -19,7 +19,7 @@ Uncertainty", 1994).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -177,7 +177,7 @@ def _launched(lasts_s: Floats, item: Offering) -> tuple[Floats, Floats]:
 
 
 def standby_target(
-    history: Demand, backup: Backup, launchable: Sequence[Offering] = (), *, alone_rps: float = 0.0
+    history: Demand, backup: Backup, launchable: Iterable[Offering] = (), *, alone_rps: float = 0.0
 ) -> int | None:
     """Size of the standby set that is worth its disks, by the surges that the history holds; None without one.
 
