@@ -415,7 +415,8 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     expected = 0.0
     ready = carried_rps(state, policy, seen.fleet.ready)
     if seen.forecast is not None and len(seen.forecast):
-        soon = max(seen.forecast.max_at(WARM_QUANTILE)[: policy.lead_units + 1])
+        units = range(min(policy.lead_units + 1, len(seen.forecast)))
+        soon = max(seen.forecast.max_in(unit, WARM_QUANTILE) for unit in units)
         # what is ready beyond the load is no load: a surge is so much of what is served
         expected = max(soon - ready, policy.warm_share * min(soon, ready))
     if policy.warm_share > 0 and state.last_unit is not None:  # what is taken away is missed before the next plan

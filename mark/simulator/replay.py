@@ -234,7 +234,7 @@ class _Recorder:
         lead = min(self._lead, len(seen.forecast) - 1)
         minute = round((seen.forecast.start_at - self._start_s) / UNIT_S) + lead
         if 0 <= minute < self.forecast.size:
-            self.forecast[minute] = seen.forecast.max_at(0.5)[lead]
+            self.forecast[minute] = seen.forecast.max_in(lead, 0.5)
 
 
 def engine_setup(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> EngineSetup:
