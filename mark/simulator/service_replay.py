@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mark.controller.sharing import Sharer, expected_load, in_blocks
-from mark.domain.demand import Demand
+from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured
 from mark.policies.bundles import PolicyBundle
 from mark.policies.spec import Overrides
@@ -104,6 +104,7 @@ class _Together:
     ) -> None:
         self._models = [member.experiment for member in members]
         self._ready = ready
+        self._loads: dict[int, Demand] = {}
         scenarios = [model.scenario for model in self._models]
         plain, shared = kernels
         self._plane = SharedPlane(
@@ -114,13 +115,22 @@ class _Together:
         self._hosts = SharedHosts(
             self._plane,
             sharers_of(members, ready),
-            history=lambda number, at, units: self._models[number].spec.workload.history(at, units),
+            history=self._history,
             world=scenarios[0].world,
             faults=scenarios[0].faults,
             seed=scenarios[0].workload.seed if scenarios[0].market_seed is None else scenarios[0].market_seed,
             end_s=self._end_s,
         )
         self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready])
+
+    def _history(self, number: int, at: float, units: int) -> Demand:
+        """Load of a model before an instant: a part of all that comes, where it is a unit's first one."""
+        if at % UNIT_S:
+            return self._models[number].spec.workload.history(at, units)
+        if number not in self._loads:
+            self._loads[number] = self._models[number].spec.workload.demand(0.0, self._end_s)
+        load, end = self._loads[number], round(at / UNIT_S)
+        return replace(load, end_at=at, mean_rps=load.mean_rps[:end], max_rps=load.max_rps[:end]).last(units)
 
     def run(self, progress: Progress) -> ServiceReplay:
         """From the first fleet to the end."""
