@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 import numba
-from numba.core import cgutils, types
 from numba.extending import intrinsic, register_jitable
 
 from mark.dispatch import batcher, bouncer, device, objective, overflow, qos, qos_policy, routing, slackfit
@@ -35,6 +34,8 @@ from mark.simulator.engine import (
 )
 
 config: Any = numba.config
+cgutils: Any = numba.core.cgutils
+types: Any = numba.core.types
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 """Inlined into one function, arrays are handed on without counting references, which took most of the time."""
 _DECISIONS = (bouncer, batcher, credit_rules, device, objective, overflow, qos, qos_policy, routing, slackfit)
@@ -166,14 +167,16 @@ def _uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
     return entry
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _borrowed(_context: Any, given: Any) -> Any:
+def _borrow(_context: Any, given: Any) -> Any:
     """The same values, their arrays without reference counts."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return _without_counts(context, builder, signature.args[0], values[0])
 
     return given(given), code
+
+
+_borrowed: Any = intrinsic(_borrow)
 
 
 def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
