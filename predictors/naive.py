@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.ports import ForecasterSetup
 
@@ -20,12 +22,10 @@ class LastValue:
         """Rates of the `horizon` units from `history.end_at` on; without history zeros, and `degraded`."""
         if not len(history):
             return without_history("last-value", history, horizon)
-        return point_forecast(
-            history.end_at,
-            mean_rps=history.mean_rps[-1:] * horizon,
-            max_rps=history.max_rps[-1:] * horizon,
-            source="last-value",
+        one = point_forecast(
+            history.end_at, mean_rps=history.mean_rps[-1:], max_rps=history.max_rps[-1:], source="last-value"
         )
+        return replace(one, mean_rps=one.mean_rps * horizon, max_rps=one.max_rps * horizon)
 
 
 class SeasonalNaive:

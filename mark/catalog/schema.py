@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, Self, TypeVar
+from functools import lru_cache
+from typing import Annotated, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -314,11 +315,18 @@ class ProfileFile(Entry):
         return self
 
 
+KEPT_FILES = 16
+"""Files whose contents are kept: each model of a service reads the same ones."""
 File = TypeVar("File", bound=BaseModel)
 
 
 def parse_file(text: str, schema: type[File], where: str) -> File:
     """A catalogue file from its text; `where` names it in the one line of the error, which has all mistakes."""
+    return cast("File", _parsed(text, schema, where))
+
+
+@lru_cache(KEPT_FILES)
+def _parsed(text: str, schema: type[BaseModel], where: str) -> BaseModel:
     try:
         raw = json.loads(text, object_pairs_hook=_refuse_double_keys)
     except (ValueError, RecursionError) as error:
@@ -329,6 +337,7 @@ def parse_file(text: str, schema: type[File], where: str) -> File:
         raise Misconfigured(f"{where}: {mistakes_line(error.errors(), raw, schema)}") from error
 
 
+@lru_cache(KEPT_FILES)
 def parse_profiles(text: str, where: str) -> tuple[Profile, ...]:
     """The profiles of a file, in its order."""
     file = parse_file(text, ProfileFile, where)
@@ -367,9 +376,9 @@ def _credits(entry: CreditsEntry, vcpus: int) -> BurstCredits:
 
 def refuse_twice(kind: str, names: list[str]) -> None:
     """Refuse a file in which a name stands twice."""
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{kind} {name} stands twice")
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{kind} {twice} stands twice")
 
 
 def _refuse_double_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
 from statistics import NormalDist
 
 SUREST = 0.9999
@@ -31,6 +32,7 @@ def noise_quantile(cv: float, share: float) -> float:
     return noise_factor(cv, NormalDist().inv_cdf(min(share, SUREST)))
 
 
+@cache
 def both_quantile(cv: float, share: float) -> float:
     """The factor on the expected sum of two independent times that a `share` of all sums keeps below.
 

@@ -116,6 +116,8 @@ class HostController:
         self._refused_until: dict[str, float] = {}
         self._next_decision_at = start_at + PACK_EVERY_S
         self._ready: dict[str, Instance] = {}
+        #: All models are where they are wanted and nowhere else.
+        self.is_settled = True
 
     @property
     def next_at(self) -> float:
@@ -248,6 +250,10 @@ class HostController:
             if leaving:
                 told = self._told[name]
                 self._hold(name, {model: spec for model, spec in told.items() if model not in leaving})
+        self.is_settled = not self._leaves_at and all(
+            not self._hosts.loading(name) and self._hosts.loaded(name) == set(self._models_on(name))
+            for name in self._ready
+        )
 
     def _hold(self, name: str, specs: dict[str, TenantSpec]) -> None:
         self._told[name] = specs

@@ -118,7 +118,13 @@ def _refuse_absurd(request: PlanRequest) -> None:
 
 
 def plan_request(
-    known: State, seen: Observation, policy: ControllerPolicy, *, history: Demand, forecast: Forecast
+    known: State,
+    seen: Observation,
+    policy: ControllerPolicy,
+    *,
+    history: Demand,
+    forecast: Forecast,
+    explained: bool = True,
 ) -> PlanRequest:
     """Compose the planner's request at a tick that saw `seen`. known: what `apply_observation` gave of it."""
     policy = with_quotas(with_ratios(policy, known.service_time_ratios), known.quotas)
@@ -151,6 +157,7 @@ def plan_request(
         ),
         sizes=known.sizes,
         miss_factor=known.error_budget.miss_factor(policy.slo.target),
+        explained=explained,
         owned=owned_capacity(
             owned.active_at(policy.clock_at + seen.now),
             (*offerings, *policy.fallbacks),

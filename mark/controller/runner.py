@@ -61,7 +61,8 @@ class Controller:
     `measure`, where there is one, gives before each plan how fast the offerings were measured to be;
     `spending_limit` at each tick what may be rented, `quotas` the account's as they were last read (None: never),
     `commitments` what of the account's is left for this model (None: what the policy says),
-    `events` before each plan those that were announced while it ran, beside the policy's.
+    `events` before each plan those that were announced while it ran, beside the policy's. `explained`: whether
+    somebody reads the journal; else plans lack the figures of their excuses, which decide nothing.
     `recovered` is where the controller before it stopped, `history` then includes the units that one saw. A tick
     that raised leaves the ports in between: recover from the journal, as after a crash.
     """
@@ -84,8 +85,10 @@ class Controller:
         commitments: Callable[[], Commitments | None] = no_new_commitments,
         events: Callable[[], Events] = no_events,
         shared_rps: Callable[[], float | None] = no_shared_rps,
+        explained: bool = True,
     ) -> None:
         self.policy = policy
+        self._explained = explained
         self.state = recovered.state if recovered else State()
         self._clock = clock
         self._cloud = cloud
@@ -161,9 +164,14 @@ class Controller:
 
     def is_surging(self) -> bool:
         """True where standbys are needed before the next plan; a driver polls it each `watch_s`."""
-        if self._spending_limit is not SpendingLimit.NONE:
+        if not self.has_standbys or self._spending_limit is not SpendingLimit.NONE:
             return False
         return is_surging(self.state, self._fleet, self._data_plane.recent_rps(), self.policy)
+
+    @property
+    def has_standbys(self) -> bool:
+        """True where the last tick saw standbys; without any no poll finds a surge until the next tick."""
+        return self._fleet.has_standbys
 
     @property
     def watch_s(self) -> float:
@@ -234,7 +242,9 @@ class Controller:
         self._latest, self._planned_at = forecast, seen.now
         self._forecast_failure = failed[0] if failed else None
         facts: tuple[Fact, ...] = (*seen.facts, *failed)
-        request = plan_request(known, seen, self.policy, history=self._history, forecast=forecast)
+        request = plan_request(
+            known, seen, self.policy, history=self._history, forecast=forecast, explained=self._explained
+        )
         try:
             plan = plan_fleet(request, apply_spending_limit(self.policy, seen.spending_limit))
             return replace(seen, forecast=forecast, plan=plan, facts=facts)
@@ -273,7 +283,7 @@ def check_forecast(forecast: Forecast, history: Demand, horizon: int) -> None:
     bounds = (0.0, *forecast.quantiles, 1.0)
     if len(bounds) == 2 or not all(low < high for low, high in pairwise(bounds)):
         raise ValueError("its quantile levels do not rise between 0 and 1")
-    rows = (*forecast.mean_rps, *forecast.max_rps)
+    rows = {id(row): row for row in (*forecast.mean_rps, *forecast.max_rps)}.values()  # naive ones repeat a row
     if any(len(row) != len(forecast.quantiles) for row in rows):
         raise ValueError("a unit holds more or fewer rates than there are quantiles")
     if not all(min(row) >= 0 and math.isfinite(sum(row)) for row in rows):  # a sum hides no NaN, a minimum may

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.limits.launch_breaker import LaunchRecord, note_launches
@@ -39,6 +40,7 @@ from mark.controller.state import (
 )
 from mark.dispatch.overflow import environments_for
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.demand import DemandUnit
 from mark.domain.figures import plural
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.offering import Market
@@ -110,7 +112,8 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
     backoff, pools = back_off(state, streaks, seen, policy)
     requested = _still_requested(state, seen, policy)
     ratios = seen.service_time_ratios
-    state = replace(
+    load: dict[str, Any] = {} if seen.demand is None else _with_load(state, seen, seen.demand, policy)
+    return replace(
         state,
         tick=state.tick + 1,
         first_at=state.first_at if state.tick else seen.now,
@@ -127,18 +130,19 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
         commitments=state.commitments if seen.commitments is None else seen.commitments,
         spot_pools=_spot_pools(state, seen, policy),
         launch_records=_launch_records(state, seen, policy),
+        **load,
     )
-    if seen.demand is not None:
-        ready = sum(1 for i in seen.fleet if i.role is Role.SERVING and i.state is InstanceState.READY)
-        state = replace(
-            state,
-            last_unit=seen.demand,
-            ready_history=(*state.ready_history, ready)[-READY_UNITS:],
-            error_budget=state.error_budget.after(seen.demand.outcomes),
-        )
-        if policy.pool is not None:
-            state = replace(state, sizes=policy.pool.watch(state.sizes, seen.demand.sizes))
-    return state
+
+
+def _with_load(state: State, seen: Observation, unit: DemandUnit, policy: ControllerPolicy) -> dict[str, Any]:
+    """Fields of the state that a unit of load changes."""
+    ready = sum(1 for i in seen.fleet if i.role is Role.SERVING and i.state is InstanceState.READY)
+    return {
+        "last_unit": unit,
+        "ready_history": (*state.ready_history, ready)[-READY_UNITS:],
+        "error_budget": state.error_budget.after(unit.outcomes),
+        "sizes": state.sizes if policy.pool is None else policy.pool.watch(state.sizes, unit.sizes),
+    }
 
 
 def _with_plan(state: State, seen: Observation, policy: ControllerPolicy) -> State:
@@ -411,7 +415,8 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     expected = 0.0
     ready = carried_rps(state, policy, seen.fleet.ready)
     if seen.forecast is not None and len(seen.forecast):
-        soon = max(seen.forecast.max_at(WARM_QUANTILE)[: policy.lead_units + 1])
+        units = range(min(policy.lead_units + 1, len(seen.forecast)))
+        soon = max(seen.forecast.max_in(unit, WARM_QUANTILE) for unit in units)
         # what is ready beyond the load is no load: a surge is so much of what is served
         expected = max(soon - ready, policy.warm_share * min(soon, ready))
     if policy.warm_share > 0 and state.last_unit is not None:  # what is taken away is missed before the next plan

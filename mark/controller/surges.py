@@ -43,6 +43,8 @@ def bridge_surges(
     tokens: Tokens,
 ) -> tuple[State, list[Order]]:
     """Wake what the excess needs, and put to sleep what the last minute did not."""
+    if not (standbys or state.active_standbys or state.bridging):
+        return state, []
     awake = woken_standbys(state, standbys, seen.now, policy.period_s)
     foreseen = min(state.plan.standbys_awake, len(standbys)) if state.plan is not None else 0
     needed = max(_needed(state, seen.fleet, seen.recent_rps, policy, standby), foreseen)

@@ -148,9 +148,16 @@ class Forecast:
 
     def max_at(self, quantile: float) -> tuple[float, ...]:
         """The maxima at the smallest level >= `quantile` (the largest level where there is none)."""
-        reached = (column for column, level in enumerate(self.quantiles) if level >= quantile)
-        column = next(reached, len(self.quantiles) - 1)
+        column = self._column(quantile)
         return tuple(row[column] for row in self.max_rps)
+
+    def max_in(self, unit: int, quantile: float) -> float:
+        """The same of one unit."""
+        return self.max_rps[unit][self._column(quantile)]
+
+    def _column(self, quantile: float) -> int:
+        reached = (column for column, level in enumerate(self.quantiles) if level >= quantile)
+        return next(reached, len(self.quantiles) - 1)
 
 
 def point_forecast(

@@ -76,6 +76,11 @@ class FleetView:
         return Counter(i.offering for i in self.instances if i.state is not InstanceState.STOPPED)
 
     @cached_property
+    def has_standbys(self) -> bool:
+        """True where an instance is a standby, asleep or awake."""
+        return any(i.role is Role.STANDBY for i in self.instances)
+
+    @cached_property
     def staying(self) -> Mapping[str, int]:
         """Serving instances per offering that are pending or ready and not about to be interrupted."""
         return Counter(i.offering for i in self.instances if i.role is Role.SERVING and i.stays)

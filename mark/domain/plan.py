@@ -196,6 +196,8 @@ class PlanRequest:
     owned: tuple[OwnedCapacity, ...] = ()
     #: What may be planned to miss the objective, as a multiple of a planner's own share (`error_budget.py`).
     miss_factor: float = 1.0
+    #: Whether excuses shall have their figures: nobody reads those of a replay without a journal.
+    explained: bool = True
 
     @property
     def unlaunched(self) -> dict[str, int]:

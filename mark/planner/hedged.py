@@ -40,7 +40,8 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.miss_penalty import LONG_HISTORY_S, MissLimit, fewest_instances, recent_load, with_miss_price
-from mark.planner.rates import RateTable, expect_rates
+from mark.planner.rates import Cases, RateTable, expect_rates, expected_cases
+from mark.planner.savings_bound import is_surely_empty
 from mark.planner.shortfall_cost import Shortfall, expected_shortfall, standby_target, wake_delay_s
 from mark.planner.small_fleet import derate_small_fleets, surely_within_s
 from mark.planner.spot_pools import diversify_spot
@@ -96,11 +97,15 @@ class Terms:
 
 def plan_hedged(request: PlanRequest) -> Plan:
     """The fleet whose every instance is worth its rent against Lambda, standbys and later launches."""
+    if not request.explained:
+        cases = expected_cases(request.forecast)
+        if is_surely_empty(request, cases):
+            return _empty_plan(request, cases)
     table = expect_rates(
         request.forecast, wait_s=wait_s(request.offerings, request.slo), past=recent_load(request)
     )
     load_rps = float(table.carried[min(request.lead_units, len(request.forecast) - 1), -1])
-    request = replace(request, offerings=derate_small_fleets(request.offerings, load_rps, request.slo))
+    request = replace(request, offerings=tuple(derate_small_fleets(request.offerings, load_rps, request.slo)))
     left = expected_shortfall(request, table)
     backup, limit = with_miss_price(replace(request, offerings=request.rented), table)
     request = replace(request, backup=backup)
@@ -143,6 +148,27 @@ def plan_hedged(request: PlanRequest) -> Plan:
             alone_rps=_alone_rps(counts),
         ),
         wake_delay_s=wake_delay_s(request.history, request.backup, kept_rps),
+    )
+
+
+def _empty_plan(request: PlanRequest, cases: Cases) -> Plan:
+    """The plan of a request that `is_surely_empty`, as the search would find it. cases: those of the forecast."""
+    forecast = request.forecast
+    tau = min(request.lead_units, len(forecast) - 1)
+    may_wait_s = wait_s(request.offerings, request.slo)
+    expected = cases.carried_at_most(tau, unit_s=forecast.unit_s, wait_s=may_wait_s)
+    launchable = derate_small_fleets(request.launchable, expected, request.slo)
+    names = sorted(item.name for item in request.offerings)
+    return Plan(
+        at=forecast.start_at + tau * forecast.unit_s,
+        counts=(),
+        required_rps=expected,
+        capacity_rps=0.0,
+        shortfall_rps=expected,
+        excuses=tuple(Excuse(offering=name, reason="no load that is expected pays for it") for name in names),
+        reason=_reason((), expected, 0.0, 0.0, 0.0, len(forecast) * forecast.unit_s),
+        standby_target=standby_target(request.history, request.backup, launchable),
+        wake_delay_s=wake_delay_s(request.history, request.backup, 0.0),
     )
 
 

@@ -23,6 +23,7 @@ carried(z).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -60,13 +61,10 @@ def expect_rates(forecast: Forecast, *, wait_s: float, past: Demand | None = Non
 
     past: units that count as much as the forecast does, each as likely in every unit to come.
     """
-    means = _cases(np.array(forecast.mean_rps, np.float64), forecast.quantiles)
-    maxima = np.maximum(_cases(np.array(forecast.max_rps, np.float64), forecast.quantiles), means)
-    if not means.size or not (np.isfinite(means).all() and np.isfinite(maxima).all()):
-        raise PlanInfeasible("the forecast is empty or not finite; plan with the fallback forecast")
+    means, maxima = expected_cases(forecast)
     seen = np.empty((0, 1)) if past is None else np.array(past.max_rps, np.float64)[:, None]
     highest = max(float(maxima.max()), float(seen.max(initial=0.0)))
-    levels = np.linspace(0.0, highest + TOP_WAITS / wait_s, LEVELS + 1)
+    levels = np.linspace(0.0, _top_rps(highest, wait_s), LEVELS + 1)
     carried = _carried_by(means, maxima, forecast.unit_s, wait_s, levels)
     if past is not None and len(past):
         seen_means = np.array(past.mean_rps, np.float64)[None]
@@ -74,11 +72,47 @@ def expect_rates(forecast: Forecast, *, wait_s: float, past: Demand | None = Non
     return RateTable(levels=levels, carried=carried, unit_s=forecast.unit_s)
 
 
+class Cases(NamedTuple):
+    """Equally likely values of each unit's mean and of its highest window: shape (units, NODES), requests/s."""
+
+    means: Floats
+    maxima: Floats
+
+    def mean_rps(self, unit_s: float) -> Floats:
+        """Expected rate in each unit, shape (units,), requests/s: what endless capacity would carry."""
+        windows = unit_s / WINDOW_S
+        rates: Floats = ((windows - 1.0) * _typical(*self, windows) + self.maxima).mean(axis=1) / windows
+        return rates
+
+    def carried_at_most(self, unit: int, *, unit_s: float, wait_s: float) -> float:
+        """What the highest level of the forecast's table carries in a unit, requests/s."""
+        top = np.array([_top_rps(float(self.maxima.max()), wait_s)])
+        return float(_carried_by(self.means[unit][None], self.maxima[unit][None], unit_s, wait_s, top)[0, 0])
+
+
+def expected_cases(forecast: Forecast) -> Cases:
+    """The cases of a forecast. Errors: PlanInfeasible if not finite."""
+    means = _cases(np.array(forecast.mean_rps, np.float64), forecast.quantiles)
+    maxima = np.maximum(_cases(np.array(forecast.max_rps, np.float64), forecast.quantiles), means)
+    if not means.size or not (np.isfinite(means).all() and np.isfinite(maxima).all()):
+        raise PlanInfeasible("the forecast is empty or not finite; plan with the fallback forecast")
+    return Cases(means, maxima)
+
+
+def _top_rps(highest_rps: float, wait_s: float) -> float:
+    """The top level of a table, where that is the highest rate that may come."""
+    return highest_rps + TOP_WAITS / wait_s
+
+
+def _typical(means: Floats, maxima: Floats, windows: float) -> Floats:
+    """The rate outside the highest of a unit's windows."""
+    return np.maximum(0.0, (windows * means - maxima) / (windows - 1.0))
+
+
 def _carried_by(means: Floats, maxima: Floats, unit_s: float, wait_s: float, levels: Floats) -> Floats:
     """means, maxima: shape (units, cases); returns shape (units, levels)."""
     windows = unit_s / WINDOW_S
-    typical = np.maximum(0.0, (windows * means - maxima) / (windows - 1.0))
-    return _carried(typical, maxima, 1.0 / windows, wait_s, levels)
+    return _carried(_typical(means, maxima, windows), maxima, 1.0 / windows, wait_s, levels)
 
 
 def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:

@@ -19,7 +19,7 @@ Uncertainty", 1994).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -177,7 +177,7 @@ def _launched(lasts_s: Floats, item: Offering) -> tuple[Floats, Floats]:
 
 
 def standby_target(
-    history: Demand, backup: Backup, launchable: Sequence[Offering] = (), *, alone_rps: float = 0.0
+    history: Demand, backup: Backup, launchable: Iterable[Offering] = (), *, alone_rps: float = 0.0
 ) -> int | None:
     """Size of the standby set that is worth its disks, by the surges that the history holds; None without one.
 
@@ -193,9 +193,11 @@ def standby_target(
     item = backup.standby
     if item is None or not len(history) or not math.isfinite(backup.lambda_usd):
         return None
-    rates = np.array(history.mean_rps, np.float64)
     if len(history) < FEWEST_UNITS:
-        return math.ceil(UNKNOWN_SHARE * float(np.quantile(rates, 0.5)) / item.capacity_rps)
+        return math.ceil(UNKNOWN_SHARE * float(np.quantile(history.mean_rps, 0.5)) / item.capacity_rps)
+    if max(history.mean_rps) <= WORTH_WAKING * item.capacity_rps:  # no surge would ever wake the first
+        return 0
+    rates = np.array(history.mean_rps, np.float64)
     units = max(1, round(SURGE_BASELINE_S / history.unit_s))
     excess = np.minimum(surges_rps(rates, units), np.maximum(0.0, rates[units:] - alone_rps))
     unit_h = history.unit_s / 3600.0
@@ -247,15 +249,18 @@ def wake_delay_s(history: Demand, backup: Backup, kept_rps: float) -> float:
     if item is None or not math.isfinite(backup.lambda_usd):
         return DETECTION_S
     level = kept_rps + WORTH_WAKING * item.capacity_rps
+    rent_usd_per_s = item.usd_per_hour / 3600.0
+    woken_usd = rent_usd_per_s * (backup.wake_s + MINIMUM_S)
+    lambda_usd_per_s = backup.lambda_usd * item.capacity_rps
+    patient_s = min(LONGEST_DELAY_S, DETECTION_S + woken_usd / lambda_usd_per_s)
+    if max(history.max_rps, default=0.0) <= level:
+        return patient_s
     means, maxima = np.array(history.mean_rps, np.float64), np.array(history.max_rps, np.float64)
     burst = maxima[:-1] > level
     lasting = float((means[1:][burst] > level).mean()) if burst.any() else 0.0
     lasts_s = float(excursions_s(means, np.array([level]), history.unit_s)[0])
-    rent_usd_per_s = item.usd_per_hour / 3600.0
-    woken_usd = rent_usd_per_s * (backup.wake_s + MINIMUM_S)
-    lambda_usd_per_s = backup.lambda_usd * item.capacity_rps
     gained = lasting * max(0.0, lasts_s - backup.until_awake_s) * (lambda_usd_per_s - rent_usd_per_s)
-    return DETECTION_S if gained > woken_usd else min(LONGEST_DELAY_S, DETECTION_S + woken_usd / lambda_usd_per_s)
+    return DETECTION_S if gained > woken_usd else patient_s
 
 
 def excursions_s(rates: Floats, levels: Floats, unit_s: float) -> Floats:

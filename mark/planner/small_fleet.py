@@ -16,7 +16,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mark.cloudmodel.noise import both_quantile
@@ -27,14 +27,11 @@ MOST = 0.9
 """Largest share that is taken off: a type that is hardly ever in time still carries a tenth."""
 
 
-def derate_small_fleets(offerings: Sequence[Offering], load_rps: float, slo: Slo) -> tuple[Offering, ...]:
+def derate_small_fleets(offerings: Iterable[Offering], load_rps: float, slo: Slo) -> Iterator[Offering]:
     """The offerings, each with the capacity that it has in a fleet of its own for that load."""
-
-    def derated(item: Offering) -> Offering:
+    for item in offerings:
         share = _too_far(item, load_rps, surely_within_s(item, slo))
-        return replace(item, capacity_rps=item.capacity_rps * (1.0 - share))
-
-    return tuple(derated(item) for item in offerings)
+        yield replace(item, capacity_rps=item.capacity_rps * (1.0 - share))
 
 
 def surely_within_s(item: Offering, slo: Slo) -> float:

@@ -160,7 +160,7 @@ class Experiment:
         with opened as journal:
             watch = LimitWatch(journal)
             result = replay(
-                self.scenario,
+                replace(self.scenario, explained=open_journal is not None),
                 ready.bundle,
                 kernel=self._kernel,
                 forecasters=forecasters,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -64,6 +64,8 @@ class Scenario:
     stand_ins: tuple[str, ...] = ()
     #: Lambda where only its profile is missing; None elsewhere.
     lambda_guess: LambdaGuess | None = None
+    #: Whether somebody reads the journal: else plans lack the figures of their excuses.
+    explained: bool = True
 
     @property
     def start_s(self) -> float:
@@ -114,7 +116,7 @@ def replay(
         if run.note_minute():
             progress((engine.now - scenario.start_s) / scenario.duration_s)
         stop = run.next_at() if nodes is None else min(run.next_at(), nodes.next_at())
-        if engine.run_until(stop) < stop:
+        if any(engine.run_until(at) < at for at in run.stops_until(stop)):
             run.missed()
             continue
         if nodes is not None:
@@ -232,7 +234,7 @@ class _Recorder:
         lead = min(self._lead, len(seen.forecast) - 1)
         minute = round((seen.forecast.start_at - self._start_s) / UNIT_S) + lead
         if 0 <= minute < self.forecast.size:
-            self.forecast[minute] = seen.forecast.max_at(0.5)[lead]
+            self.forecast[minute] = seen.forecast.max_in(lead, 0.5)
 
 
 def engine_setup(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> EngineSetup:
@@ -309,6 +311,7 @@ class ModelReplay:
             journal=self._recorder,
             history=history,
             shared_rps=shared_rps,
+            explained=scenario.explained,
         )
         self._names = tuple(sorted(self._offerings))
         self._ready = np.zeros((self._minutes, len(self._names)), np.int64)
@@ -325,7 +328,21 @@ class ModelReplay:
 
     def next_at(self) -> float:
         """When something happens next that the engine must be run to."""
-        return min(self._next_tick, self._next_minute, self._next_watch, self._cloud.next_at(), self._end_s)
+        watch_at = self._next_watch if self._controller.has_standbys else math.inf
+        return min(self._next_tick, self._next_minute, watch_at, self._cloud.next_at(), self._end_s)
+
+    @property
+    def watch_at(self) -> float:
+        """When its controller would be polled next, had it standbys."""
+        return self._next_watch
+
+    def stops_until(self, at: float) -> Iterator[float]:
+        """The instants of polls before `at`, and `at`: the engine stops at each, as its draws follow stops."""
+        watch_at = self._next_watch
+        while watch_at < at:
+            yield watch_at
+            watch_at += self._controller.watch_s
+        yield at
 
     def missed(self) -> None:
         """The window of the SLO monitor missed: the controller looks at once."""
@@ -338,7 +355,8 @@ class ModelReplay:
             self._next_tick += self._bundle.controller.period_s
             urgent = True
         if now >= self._next_watch:
-            self._next_watch += self._controller.watch_s
+            while self._next_watch <= now:  # nobody stopped for those without standbys
+                self._next_watch += self._controller.watch_s
             urgent = urgent or self._controller.is_surging()
         if urgent and now < self._end_s:
             self._tick()

@@ -16,7 +16,7 @@ from mark.controller.journal import Header
 from mark.controller.placement_journal import PlacementHeader, PlacementJournal
 from mark.controller.runner import Journal
 from mark.controller.sharing import Sharer, own_history
-from mark.domain.demand import Demand
+from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured
 from mark.policies.bundles import PolicyBundle
 from mark.policies.spec import Overrides
@@ -149,6 +149,7 @@ class _Together:
     ) -> None:
         self._models = [member.experiment for member in members]
         self._ready = ready
+        self._loads: dict[int, Demand] = {}
         scenarios = [model.scenario for model in self._models]
         plain, shared = kernels
         self._plane = SharedPlane(
@@ -159,7 +160,7 @@ class _Together:
         self._hosts = SharedHosts(
             self._plane,
             sharers_of(members, ready),
-            history=lambda number, at, units: self._models[number].spec.workload.history(at, units),
+            history=self._history,
             world=scenarios[0].world,
             faults=scenarios[0].faults,
             seed=_market_seed(scenarios[0]),
@@ -167,6 +168,15 @@ class _Together:
             journal=placements,
         )
         self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready])
+
+    def _history(self, number: int, at: float, units: int) -> Demand:
+        """Load of a model before an instant: a part of all that comes, where it is a unit's first one."""
+        if at % UNIT_S:
+            return self._models[number].spec.workload.history(at, units)
+        if number not in self._loads:
+            self._loads[number] = self._models[number].spec.workload.demand(0.0, self._end_s)
+        load, end = self._loads[number], round(at / UNIT_S)
+        return replace(load, end_at=at, mean_rps=load.mean_rps[:end], max_rps=load.max_rps[:end]).last(units)
 
     def run(self, open_journal: OpenJournal, progress: Progress) -> ServiceReplay:
         """From the first fleet to the end."""
@@ -179,8 +189,9 @@ class _Together:
         parts, watches = [], []
         for number, (model, one) in enumerate(zip(self._models, self._ready, strict=True)):
             own = own_part(model, one.bundle, self._hosts.planned_rps(number), progress)
-            watches.append(LimitWatch(journal_of(model.header(own.bundle, own.history))))
-            parts.append(self._part(number, own, watches[-1]))
+            journal = journal_of(model.header(own.bundle, own.history))
+            watches.append(LimitWatch(journal))
+            parts.append(self._part(number, own, watches[-1], explained=not isinstance(journal, Unwritten)))
         for part in parts:
             part.begin()
         if self._nodes is not None:
@@ -201,10 +212,10 @@ class _Together:
             results=tuple(results), shared=shared, on_shared=tuple(on_shared), pods=self._nodes is not None
         )
 
-    def _part(self, number: int, part: OwnPart, watch: LimitWatch) -> ModelReplay:
+    def _part(self, number: int, part: OwnPart, watch: LimitWatch, *, explained: bool) -> ModelReplay:
         """One model's controller and fleet, for the load that shared instances leave."""
         return ModelReplay(
-            self._models[number].scenario,
+            replace(self._models[number].scenario, explained=explained),
             part.bundle,
             self._plane.engines[number],
             part.forecasters,
@@ -222,7 +233,12 @@ class _Together:
             if any(minutes):
                 progress((plane.now - self._start_s) / (self._end_s - self._start_s))
             stop = min(hosts.next_at(), *(part.next_at() for part in parts))
-            missed = plane.run_until(stop)
+            watching = min(parts, key=lambda part: part.watch_at)
+            if not self._hosts.is_settled:
+                stop = min(stop, watching.watch_at)
+            missed = next(
+                (one for at in watching.stops_until(stop) if (one := plane.run_until(at)) is not None), None
+            )
             if missed is not None:
                 parts[missed].missed()
                 continue

@@ -115,9 +115,15 @@ class SharedHosts:
 
     def reach(self, now: float) -> None:
         """Let happen what is due by now."""
+        is_due = self._cloud.next_at() <= now or not self.is_settled or self._controller.next_at <= now
         was_lost = self._cloud.fire(now)
-        if now < self._end_s and self._models:
+        if now < self._end_s and self._models and (is_due or was_lost):
             self._controller.tick(now, was_lost=was_lost)
+
+    @property
+    def is_settled(self) -> bool:
+        """True where nothing is to be placed until something happens."""
+        return self._controller.is_settled
 
     def end(self) -> SharedFleet:
         """Bill what still runs to the end."""

@@ -39,8 +39,10 @@ from mark.plugins.load import build_forecaster
 from mark.simulator.engine.compiled import Kernel, compiled_kernel
 from mark.simulator.engine.data_plane import Engine, EngineSetup
 from mark.simulator.experiment import Experiment, ExperimentSpec
+from mark.simulator.rng import stream
 from mark.simulator.traces.generators import diurnal_floods
 from mark.simulator.workload import Workload
+from scripts.acceptance.zoo import ZooModel, write_zoo
 
 ROUNDS = 5
 SERVERS, LARGEST_BATCH, LOAD = 4, 8, 0.85
@@ -48,6 +50,8 @@ SIMPY_REQUESTS = 40_000
 """A round of simpy takes about a second; the engine repeats the same arrivals to be timed over as long."""
 SERVED = ("inception-v3", "resnet-50", "bert-base", "nasnet", "opennmt-ende")
 """Models of the service that is replayed."""
+MANY, MANY_HOURS = 20, 6
+"""Models, and hours, of the service of many models."""
 MARK = "import sys; from mark.cli.main import main; main(sys.argv[1:])"
 INSIDE = "--inside"
 """Says that this process is the one whose memory is measured."""
@@ -62,6 +66,7 @@ def main() -> None:
         "day": bench_day,
         "week": bench_week,
         "service": bench_service,
+        "many": bench_many_models,
     }
     names = [name for name in sys.argv[1:] if name != INSIDE]
     for name in names or benches:
@@ -279,6 +284,26 @@ def bench_service() -> None:
             label = f"{len(SERVED)} models, a day at 1 request/s, hedged, {what}"
             if what:  # the first one compiles
                 say(label, f"{seconds:.0f} s of CPU, {peak_gib:.2f} GiB", "")
+
+
+def bench_many_models() -> None:
+    """Six hours of twenty models that learn nothing, under `hedged`, and what a day of a hundred takes by that."""
+    rng = stream(1, "many models")
+    models = [
+        ZooModel(f"model-{number}", float(np.exp(rng.uniform(*np.log((3.0, 300.0))))), 2.0, rng.uniform(0.0, 24.0))
+        for number in range(MANY)
+    ]
+    with TemporaryDirectory() as folder:
+        settings = write_zoo(Path(folder), models, seed=1)
+        settings.rename(Path(folder, "mark.yaml"))
+        brief = ("--forecaster", "last-value", "--market", "on-demand", "--duration-s")
+        simulate(Path(folder), *brief, "60")  # compiles
+        start_s, _ = simulate(Path(folder), *brief, "60")
+        seconds, peak_gib = simulate(Path(folder), *brief, str(MANY_HOURS * 3600))
+    label = f"{MANY} models, {MANY_HOURS} h at 1 request/s, hedged, last-value"
+    say(label, f"{seconds:.1f} s of CPU, {peak_gib:.2f} GiB", "")
+    day_s = start_s + (seconds - start_s) * 100 / MANY * 24 / MANY_HOURS
+    say("by that, 100 models for a day", f"{day_s:.0f} s", "<= 60")
 
 
 def simulate(folder: Path, *more: str) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 import numba
-from numba.extending import register_jitable
+from numba.extending import intrinsic, register_jitable
 
 from mark.dispatch import batcher, bouncer, device, objective, overflow, qos, qos_policy, routing, slackfit
 from mark.dispatch import credits as credit_rules
@@ -34,6 +34,8 @@ from mark.simulator.engine import (
 )
 
 config: Any = numba.config
+cgutils: Any = numba.core.cgutils
+types: Any = numba.core.types
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 """Inlined into one function, arrays are handed on without counting references, which took most of the time."""
 _DECISIONS = (bouncer, batcher, credit_rules, device, objective, overflow, qos, qos_policy, routing, slackfit)
@@ -71,7 +73,7 @@ def plain_kernel() -> Kernel:
 @functools.cache
 def compiled_kernel(cache_dir: Path) -> Kernel:
     """The kernel as machine code; compiled on first use (some 10 s) and cached under `cache_dir`."""
-    return Kernel(*_compiled(_ENGINE, plain_kernel(), cache_dir))
+    return Kernel(*_compiled(_ENGINE, map(_uncounted, plain_kernel()), cache_dir))
 
 
 def plain_central_kernel() -> CentralKernel:
@@ -98,13 +100,15 @@ def plain_device_kernel() -> DeviceKernel:
 @functools.cache
 def compiled_device_kernel(cache_dir: Path) -> DeviceKernel:
     """The kernel of shared devices as machine code, compiled and cached like the other ones."""
-    return DeviceKernel(*_compiled((*_ENGINE, kernel_devices), plain_device_kernel(), cache_dir))
+    return DeviceKernel(*_compiled((*_ENGINE, kernel_devices), map(_uncounted, plain_device_kernel()), cache_dir))
 
 
 @functools.cache
 def compiled_central_kernel(cache_dir: Path) -> CentralKernel:
     """The central queue's kernel as machine code, compiled and cached like the other one."""
-    return CentralKernel(*_compiled((*_CENTRAL, kernel_central), plain_central_kernel(), cache_dir))
+    return CentralKernel(
+        *_compiled((*_CENTRAL, kernel_central), map(_uncounted, plain_central_kernel()), cache_dir)
+    )
 
 
 @functools.cache
@@ -132,7 +136,9 @@ def plain_variant_kernel() -> VariantKernel:
 @functools.cache
 def compiled_variant_kernel(cache_dir: Path) -> VariantKernel:
     """The kernel of variants as machine code, compiled and cached like the other ones."""
-    return VariantKernel(*_compiled((slackfit, kernel_variants), plain_variant_kernel(), cache_dir))
+    return VariantKernel(
+        *_compiled((slackfit, kernel_variants), map(_uncounted, plain_variant_kernel()), cache_dir)
+    )
 
 
 def _compiled(
@@ -147,6 +153,43 @@ def _compiled(
         return [numba.njit(cache=True, **_OPTIONS)(function) for function in entries]
     finally:
         config.CACHE_DIR = before
+
+
+def _uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function on arrays whose references are not counted: whoever calls it keeps them meanwhile.
+
+    To count them, as compiled code does at each slice and each look at a row, takes most of a kernel's time.
+    """
+
+    def entry(*given: Any) -> Any:
+        return function(*_borrowed(given))
+
+    return entry
+
+
+def _borrow(_context: Any, given: Any) -> Any:
+    """The same values, their arrays without reference counts."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return _without_counts(context, builder, signature.args[0], values[0])
+
+    return given(given), code
+
+
+_borrowed: Any = intrinsic(_borrow)
+
+
+def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value)
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        array.parent = cgutils.get_null_value(array.parent.type)
+        return array._getvalue()  # noqa: SLF001 - so numba's own intrinsics do
+    if isinstance(kind, types.BaseTuple):
+        parts = cgutils.unpack_tuple(builder, value, len(kind))
+        found = [_without_counts(context, builder, *part) for part in zip(kind, parts, strict=True)]
+        return context.make_tuple(builder, kind, found)
+    return value
 
 
 def _functions(module: ModuleType) -> list[Callable[..., Any]]:

@@ -60,10 +60,16 @@ the account allows at once."""
 
 
 class Devices(NamedTuple):
-    """Tenants by device: rows of the fleet, shape (devices, most tenants), the first `counts` of each device."""
+    """Tenants by device: rows of the fleet, shape (devices, most tenants), the first `counts` of each device.
+
+    `working` are those of them that hold a request, in their order, the first `works` of each device: the others
+    delay nobody.
+    """
 
     tenants: Ints
     counts: Ints
+    working: Ints
+    works: Ints
     #: Nothing on the device ends before, shape (devices,).
     due_at: Floats
     #: One record of MARKS.
@@ -179,7 +185,7 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
             row = _least_finish(now, deadline_at, shared, fleet, devices)
             is_shared = row != NONE and fleet.servers[row].shared  # what is handed over spares nothing
             if is_shared and deadline_at >= likely_finish_at(
-                now, row, deadline_at, _tenants(row, fleet, devices), fleet.servers, fleet.queue
+                now, row, deadline_at, _working(row, fleet, devices), fleet.servers, fleet.queue
             ):
                 models.seconds[model][second_of(arrived_at, rules)].spared += 1
     if outcome == BOUNCED and shared.size:
@@ -189,11 +195,42 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
     return bool(outcome == FULL)
 
 
-def _tenants(row: int, fleet: Fleet, devices: Devices) -> Ints:
-    """All tenants of the device that this one runs on. shape (tenants,)."""
-    device = fleet.servers[row].device_number
-    found: Ints = devices.tenants[device, : devices.counts[device]]
+def _working(row: int, fleet: Fleet, devices: Devices) -> Ints:
+    """The tenants with work of the device that this one runs on. shape (tenants,)."""
+    return _working_on(fleet.servers[row].device_number, devices)
+
+
+def _working_on(device: int, devices: Devices) -> Ints:
+    found: Ints = devices.working[device, : devices.works[device]]
     return found
+
+
+def _begin_work(row: int, device: int, devices: Devices) -> None:
+    """A tenant that held nothing holds a request: it takes its place among those with work."""
+    working, at = devices.working[device], devices.works[device]
+    while at > 0 and _is_before(row, working[at - 1], devices.tenants[device]):
+        working[at] = working[at - 1]
+        at -= 1
+    working[at] = row
+    devices.works[device] += 1
+
+
+def _is_before(row: int, other: int, tenants: Ints) -> bool:
+    """True where it is placed before another tenant of its device."""
+    place = 0
+    while tenants[place] != row and tenants[place] != other:
+        place += 1
+    return bool(tenants[place] == row)
+
+
+def _end_work(row: int, device: int, devices: Devices) -> None:
+    """It holds nothing any more."""
+    working, at = devices.working[device], 0
+    while working[at] != row:
+        at += 1
+    devices.works[device] -= 1
+    for place in range(at, devices.works[device]):
+        working[place] = working[place + 1]
 
 
 def _offer(
@@ -214,7 +251,7 @@ def _offer(
     row = _route(now, deadline_at, rows, rules, fleet, devices)
     if row == NONE or (in_share and not has_share(now, fleet.servers[row])):
         return BOUNCED
-    servers, tenants = fleet.servers, _tenants(row, fleet, devices)
+    servers, tenants = fleet.servers, _working(row, fleet, devices)
     server = servers[row]
     finish_at = shared_finish_at(now, row, deadline_at, tenants, servers, fleet.queue)
     late_at = finish_at
@@ -244,7 +281,7 @@ def _least_finish(now: float, deadline_at: float, rows: Ints, fleet: Fleet, devi
     """The tenant with the least predicted finish whose instance is still there by then."""
     best, best_at, servers = NONE, np.inf, fleet.servers
     for row in rows:
-        tenants = _tenants(row, fleet, devices)
+        tenants = _working(row, fleet, devices)
         at = shared_finish_at(now, row, deadline_at, tenants, servers, fleet.queue)
         for other in tenants:
             if servers[other].in_service > 0 and servers[other].free_at < now:
@@ -270,7 +307,7 @@ def _bounce(
     row = _least_finish(now, deadline_at, rows, fleet, devices)
     finish_at, harms_nobody = np.inf, False
     if row != NONE:
-        tenants = _tenants(row, fleet, devices)
+        tenants = _working(row, fleet, devices)
         harms_nobody = keeps_promises(now, row, deadline_at, tenants, fleet.servers, fleet.queue, rules.sigmas)
         # what would be shed where it is late itself makes nobody else late
         if not rules.shed_late or harms_nobody:
@@ -301,7 +338,7 @@ def _bounce(
         return TAKEN
     # what a shared instance cannot answer in time is load for the model's own fleet to come
     is_planned = row != NONE and deadline_at >= likely_finish_at(
-        now, row, deadline_at, _tenants(row, fleet, devices), fleet.servers, fleet.queue
+        now, row, deadline_at, _working(row, fleet, devices), fleet.servers, fleet.queue
     )
     return _enqueue_or_shed(row, now, arrived_at, finish_at, is_planned, fleet, devices, models)
 
@@ -348,9 +385,11 @@ def _enqueue_or_shed(
     held = server.in_service + server.waiting
     queue[row, (server.head + held) & (capacity - 1)] = arrived_at
     server.waiting += 1
+    if held == 0:
+        _begin_work(row, server.device_number, devices)
     if server.shared and is_planned:
         models.seconds[server.model][second_of(arrived_at, rules)].on_shared += 1
-    tenants = _tenants(row, fleet, devices)
+    tenants = _working(row, fleet, devices)
     if is_idle(tenants, fleet.servers):
         _start_next(now, tenants, fleet, devices, models)
     return FULL if held + 2 > capacity else TAKEN
@@ -382,10 +421,10 @@ def _advance(now: float, fleet: Fleet, devices: Devices, models: Models) -> None
 
 def _advance_device(now: float, device: int, fleet: Fleet, devices: Devices, models: Models) -> float:
     """The same for one device; when its batch in service ends, infinite where it is idle."""
-    servers, tenants = fleet.servers, devices.tenants[device, : devices.counts[device]]
+    servers = fleet.servers
     while True:
         running = NONE
-        for row in tenants:
+        for row in _working_on(device, devices):
             if servers[row].in_service > 0:
                 running = row
         if running == NONE:
@@ -400,5 +439,7 @@ def _advance_device(now: float, device: int, fleet: Fleet, devices: Devices, mod
             fleet,
             RunTally(models.seconds[server.model], models.histogram[server.model], models.totals[server.model]),
         )
-        if not _start_next(finish_at, tenants, fleet, devices, models):
+        if server.waiting == 0:
+            _end_work(running, device, devices)
+        if not _start_next(finish_at, _working_on(device, devices), fleet, devices, models):
             return np.inf

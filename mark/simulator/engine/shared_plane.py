@@ -40,9 +40,8 @@ class SharedPlane:
         self._index = 0
         self._tenants: list[list[int]] = []
         self._idle_devices: list[int] = []
-        self._devices = Devices(
-            np.zeros((0, 1), np.int64), np.zeros(0, np.int64), np.zeros(0), arrays.records(MARKS, 1)[0]
-        )
+        nobody, none = np.zeros((0, 1), np.int64), np.zeros(0, np.int64)
+        self._devices = Devices(nobody, none, nobody, none, np.zeros(0), arrays.records(MARKS, 1)[0])
         self._changed = True
         self.engines = tuple(ModelEngine(self, number, one) for number, one in enumerate(given))
         self._models = _stacked(self.engines)
@@ -110,8 +109,11 @@ class SharedPlane:
         """The arrays as the kernel takes them."""
         if self._changed:
             tenants, counts = _padded(self._tenants)
+            held = self.fleet.servers.in_service + self.fleet.servers.waiting
+            working, works = _padded([[row for row in rows if held[row]] for rows in self._tenants])
+            working = np.concatenate((working, np.zeros_like(tenants)), axis=1)  # room for all
             due_at = np.full(counts.size, -np.inf)  # whoever runs there is looked at anew
-            self._devices = Devices(tenants, counts, due_at, self._devices.marks)
+            self._devices = Devices(tenants, counts, working, works, due_at, self._devices.marks)
             rows, accepting = _padded([engine.accepting for engine in self.engines])
             own = np.array([engine.own for engine in self.engines], np.int64)
             self._models = self._models._replace(rows=rows, accepting=accepting, own=own)
