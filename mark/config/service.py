@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +28,7 @@ from mark.dispatch.central.policy import TooLate
 from mark.dispatch.policy import Late
 from mark.domain.models.versions import LONGEST_S, CanaryPolicy, are_steps
 from mark.domain.offering import Market
+from mark.domain.service_cap import ServiceCap
 from mark.policies.bundles import reported_policies
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -191,6 +193,11 @@ class ServedSettings(Part):
         "the same `team`, or none (alone). Only replays share instances yet.",
     )
     team: str = Field("", description="Its team, where `sharing` is team.")
+    weight: Positive = Field(
+        1.0,
+        description="Where the models want more than `service.aws` allows them all: what this one's instances "
+        "save counts so many times. Its floor is `capacity[].min_rps`, its own limit `capacity[].max_rps`.",
+    )
     expected_rps: Positive | None = Field(
         None, description="Load to start with where no trace says what came before; 10 when left out."
     )
@@ -207,15 +214,25 @@ class AwsSettings(Part):
     )
     max_usd_per_hour: Positive | None = Field(
         None,
-        description="No launch, and no standby's waking, that would take the fleet's price above this. Left out, "
-        "`mark deploy` takes twice what the busiest minute so far costs on demand, and `mark up` no limit.",
+        description="No launch, and no standby's waking, that would take the price of all models' instances above "
+        "this; where they want more, it goes where it saves most (serve[].weight). Left out, `mark deploy` takes "
+        "twice what the busiest minute so far costs on demand, and everything else no limit.",
     )
+    max_vcpus: Positive | None = Field(None, description="The same in vCPUs of all models' instances together.")
+    max_gpus: Positive | None = Field(None, description="The same in their GPUs, whole ones.")
     ask_above_usd_per_hour: Positive | None = Field(
         None,
         description="`mark up` asks before it starts a first plan that costs more than this an hour, all in all; "
         "`mark deploy` always asks, and its question then names the price. Left out: 1 USD for `mark deploy`; "
         "`mark up`, whose AWS is emulated, never asks.",
     )
+
+    @property
+    def cap(self) -> ServiceCap:
+        """What the instances of all models may be together."""
+        limits = (self.max_usd_per_hour, self.max_vcpus, self.max_gpus)
+        usd, vcpus, gpus = (math.inf if most is None else most for most in limits)
+        return ServiceCap(usd_per_hour=usd, vcpus=vcpus, gpus=gpus)
 
 
 class RetrainSettings(Part):

@@ -55,6 +55,13 @@ class ServiceCap:
         """True where anything is limited."""
         return not all(map(math.isinf, self.limits))
 
+    @property
+    def words(self) -> str:
+        """`2 USD/h and 16 vCPUs`."""
+        units = ("USD/h", "vCPUs", "GPUs")
+        said = (f"{most:g} {unit}" for most, unit in zip(self.limits, units, strict=True) if math.isfinite(most))
+        return " and ".join(said)
+
     def holds(self, takes: Takes) -> bool:
         """True where so much may be taken."""
         return all(took <= limit * (1.0 + EXACT) for took, limit in zip(takes, self.limits, strict=True))
@@ -71,3 +78,6 @@ class ServiceCap:
             if each > 0.0
         )
         return max(0, math.floor(min((count, *rooms))))
+
+
+NO_CAP = ServiceCap()

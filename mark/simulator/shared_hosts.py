@@ -23,6 +23,7 @@ from mark.controller.sharing import (
     share_rps,
     shared_offering,
     taken_rps,
+    within_cap,
 )
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
@@ -36,6 +37,7 @@ from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
+from mark.simulator.service_cap import CappedService
 
 SOON_S = 60.0
 """While instances boot, and after a refused launch, it is decided anew after so long."""
@@ -88,8 +90,9 @@ class SharedHosts:
         faults: FaultScript,
         seed: int,
         end_s: float,
+        cap: CappedService | None = None,
     ) -> None:
-        self._sharers = sharers
+        self._sharers, self._cap = sharers, cap
         self._numbers = {sharer.model.name: number for number, sharer in enumerate(sharers)}
         self._history = history
         self._start_s, self._end_s = plane.now, end_s
@@ -104,6 +107,8 @@ class SharedHosts:
             start_at=plane.now,
             redispatch=True,
         )
+        if cap is not None:
+            cap.watch(self._cloud, self._offerings)
         #: What each instance is to hold, by its id.
         self._wanted: dict[str, tuple[Tenant, ...]] = {}
         #: When a model that is being loaded is there, by instance and number.
@@ -133,7 +138,8 @@ class SharedHosts:
     def reach(self, now: float) -> None:
         """Let happen what is due by now."""
         was_lost = self._cloud.fire(now)
-        if (was_lost or now >= self._next_pack) and now < self._end_s:
+        is_cut = self._cap is not None and self._cap.divider.shared_count < sum(map(bool, self._wanted.values()))
+        if (was_lost or is_cut or now >= self._next_pack) and now < self._end_s:
             self._decide()
         self._place()
 
@@ -179,15 +185,19 @@ class SharedHosts:
                 self._refused_until[fact.offering] = now + SOON_S
         staying = {item.id: item for item in self._cloud.observe() if item.stays}
         self._wanted = {name: held for name, held in self._wanted.items() if name in staying}
+        histories = [self._history(number, now, HISTORY_UNITS) for number in range(len(self._sharers))]
         packing = share_instances(
             self._sharers,
-            [self._history(number, now, HISTORY_UNITS) for number in range(len(self._sharers))],
+            histories,
             there=[
                 Host(offering=item.offering, tenants=self._wanted.get(item.id, ()), name=item.id)
                 for item in staying.values()
             ],
             refused=[name for name, until in self._refused_until.items() if until > now],
         )
+        if self._cap is not None:
+            taken = self._cap.taken(self._cloud)
+            packing = within_cap(packing, self._sharers, histories, self._cap.divider, taken)
         kept = {host.name: host.tenants for host in packing.hosts if host.name}
         self._wanted |= kept
         for host in packing.hosts:
