@@ -160,12 +160,17 @@ def plan_request(
     )
 
 
-def plan_from_nothing(
+def request_from_nothing(
     policy: ControllerPolicy, history: Demand, forecast: Forecast, *, shared_rps: float | None = None
-) -> Plan:
-    """The plan of a model that has no instance yet. shared_rps: as observed. PlanInfeasible as `plan_fleet`."""
+) -> PlanRequest:
+    """The planner's request for a model that has no instance yet. shared_rps: as observed."""
     seen = Observation(now=history.end_at, fleet=FleetView(), shared_rps=shared_rps)
-    return plan_fleet(plan_request(State(), seen, policy, history=history, forecast=forecast), policy)
+    return plan_request(State(), seen, policy, history=history, forecast=forecast)
+
+
+def plan_from_nothing(policy: ControllerPolicy, history: Demand, forecast: Forecast) -> Plan:
+    """The plan of a model that has no instance yet. PlanInfeasible as `plan_fleet`."""
+    return plan_fleet(request_from_nothing(policy, history, forecast), policy)
 
 
 def _ready_after_s(policy: ControllerPolicy, candidates: tuple[Offering, ...], unit_s: float) -> float:
