@@ -215,11 +215,16 @@ class AwsSettings(Part):
     max_usd_per_hour: Positive | None = Field(
         None,
         description="No launch, and no standby's waking, that would take the price of all models' instances above "
-        "this; where they want more, it goes where it saves most (serve[].weight). Left out, `mark deploy` takes "
-        "twice what the busiest minute so far costs on demand, and everything else no limit.",
+        "this. Where they want more, replays and plans give it to where it saves most; a service that runs gives "
+        "it to whoever asks first. Left out, `mark deploy` takes twice what the busiest minute so far costs on "
+        "demand, and `mark up` no limit.",
     )
-    max_vcpus: Positive | None = Field(None, description="The same in vCPUs of all models' instances together.")
-    max_gpus: Positive | None = Field(None, description="The same in their GPUs, whole ones.")
+    max_vcpus: Positive | None = Field(
+        None, description="The same in vCPUs of all models' instances; for replays and plans only."
+    )
+    max_gpus: Positive | None = Field(
+        None, description="The same in their accelerators; for replays and plans only."
+    )
     ask_above_usd_per_hour: Positive | None = Field(
         None,
         description="`mark up` asks before it starts a first plan that costs more than this an hour, all in all; "
