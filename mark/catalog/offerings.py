@@ -28,6 +28,7 @@ from mark.domain.offering import (
     Offering,
 )
 from mark.domain.plan import Excuse
+from mark.domain.service_cap import Takes
 from mark.planner.batching import TunedBatch, capacity_rps, tune_batching
 
 LAMBDA_MEMORY_GIB = 10.0
@@ -187,7 +188,11 @@ def _unsold(item: InstanceType, market: Market, world: World) -> str | None:
     if market is Market.SPOT and item.spot_usd_per_hour is None:
         return "no spot price in the snapshot"
     quota = world.quota_of(item, market)
-    return f"{item.vcpus} vCPU, a quota of the account is {quota:g}" if item.vcpus > quota else None
+    if item.vcpus > quota:
+        return f"{item.vcpus} vCPU, a quota of the account is {quota:g}"
+    price = item.spot_usd_per_hour if market is Market.SPOT else item.on_demand_usd_per_hour
+    one = Takes(price or 0.0, item.vcpus, item.accelerator_count)
+    return None if world.cap.holds(one) else f"one is more than the service's cap: {world.cap.words}"
 
 
 def _only_idle(tuned: TunedBatch | None, profile: Profile, sizes: SizeDistribution | None) -> TunedBatch | None:

@@ -28,6 +28,7 @@ from enum import StrEnum
 
 from mark.domain.offering import ANY_ZONE, InstanceType, MachineKind, Market, Offering
 from mark.domain.quota import STANDARD, Quotas, VcpuQuota, quota_family
+from mark.domain.service_cap import NO_CAP, ServiceCap
 from mark.domain.times import CloudTimes, LognormalTime
 
 
@@ -76,6 +77,8 @@ class World:
     pool_loss_every_s: float | None = None
     #: vCPU quotas of the account; families without one have no limit.
     quotas: Quotas = ()
+    #: What the account's owner lets all instances of the service be together.
+    cap: ServiceCap = NO_CAP
     #: Kinds of machines that can be launched; None for any.
     machines: tuple[MachineKind, ...] | None = None
     #: Calls to Lambda at once at most; None for Lambda's usual quota.

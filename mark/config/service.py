@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +28,7 @@ from mark.dispatch.central.policy import TooLate
 from mark.dispatch.policy import Late
 from mark.domain.models.versions import LONGEST_S, CanaryPolicy, are_steps
 from mark.domain.offering import Market
+from mark.domain.service_cap import ServiceCap
 from mark.policies.bundles import reported_policies
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -191,6 +193,11 @@ class ServedSettings(Part):
         "the same `team`, or none (alone). docs/live.md says when models share.",
     )
     team: str = Field("", description="Its team, where `sharing` is team.")
+    weight: Positive = Field(
+        1.0,
+        description="Where the models want more than `service.aws` allows them all: what this one's instances "
+        "save counts so many times. Its floor is `capacity[].min_rps`, its own limit `capacity[].max_rps`.",
+    )
     expected_rps: Positive | None = Field(
         None, description="Load to start with where no trace says what came before; 10 when left out."
     )
@@ -207,8 +214,16 @@ class AwsSettings(Part):
     )
     max_usd_per_hour: Positive | None = Field(
         None,
-        description="No launch, and no standby's waking, that would take the fleet's price above this. Left out, "
-        "`mark deploy` takes twice what the busiest minute so far costs on demand, and `mark up` no limit.",
+        description="No launch, and no standby's waking, that would take the price of all models' instances above "
+        "this. Where they want more, replays and plans give it to where it saves most; a service that runs gives "
+        "it to whoever asks first. Left out, `mark deploy` takes twice what the busiest minute so far costs on "
+        "demand, and `mark up` no limit.",
+    )
+    max_vcpus: Positive | None = Field(
+        None, description="The same in vCPUs of all models' instances; for replays and plans only."
+    )
+    max_gpus: Positive | None = Field(
+        None, description="The same in their accelerators; for replays and plans only."
     )
     ask_above_usd_per_hour: Positive | None = Field(
         None,
@@ -216,6 +231,13 @@ class AwsSettings(Part):
         "`mark deploy` always asks, and its question then names the price. Left out: 1 USD for `mark deploy`; "
         "`mark up`, whose AWS is emulated, never asks.",
     )
+
+    @property
+    def cap(self) -> ServiceCap:
+        """What the instances of all models may be together."""
+        limits = (self.max_usd_per_hour, self.max_vcpus, self.max_gpus)
+        usd, vcpus, gpus = (math.inf if most is None else most for most in limits)
+        return ServiceCap(usd_per_hour=usd, vcpus=vcpus, gpus=gpus)
 
 
 class RetrainSettings(Part):

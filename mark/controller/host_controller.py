@@ -37,6 +37,7 @@ from mark.domain.fleet import Instance, InstanceState
 from mark.domain.host_spec import TenantSpec
 from mark.domain.orders import Drain, Launch, LaunchRefused
 from mark.domain.placement import Host, Placement, PlacementOrder, Tenant, placed, remaining
+from mark.planner.packing import Packing
 from mark.planner.packing_kernels import NOTHING
 from mark.ports import Cloud
 
@@ -70,6 +71,14 @@ class Hosts(Protocol):
         ...
 
 
+Fit = Callable[[Packing, Sequence[Demand]], Packing]
+
+
+def as_it_is(packing: Packing, _histories: Sequence[Demand]) -> Packing:
+    """The decision of a service without a cap."""
+    return packing
+
+
 def planned_tenants(specs: Iterable[TenantSpec]) -> tuple[Tenant, ...]:
     """The tenants as they were planned, of what an instance was told; those that are handed over are none."""
     return tuple(
@@ -84,10 +93,10 @@ class HostController:
 
     sharers: the models. history: the load of each, by its number, until an instant. told: what instances were told
     to hold that are there already. limit: what may be rented now; under any nothing more is, under a pause nothing
-    is shared.
+    is shared. within_cap: cuts a decision to what the service's cap leaves it, by the loads of its models.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 it is given every port
         self,
         sharers: Sequence[Sharer],
         *,
@@ -98,13 +107,14 @@ class HostController:
         journal: PlacementJournal,
         told: Mapping[str, Sequence[TenantSpec]] | None = None,
         limit: Callable[[], SpendingLimit] = no_spending_limit,
+        within_cap: Fit = as_it_is,
     ) -> None:
         self._sharers = {sharer.model.name: sharer for sharer in sharers}
         self._models = tuple(self._sharers)
         self._history, self._cloud, self._hosts, self._journal = history, cloud, hosts, journal
         self._instance_types = {item.name: item.instance_type for one in sharers for item in one.offerings}
         self._start_at = start_at
-        self._count, self._limit = 0, limit
+        self._count, self._limit, self._within_cap = 0, limit, within_cap
         #: As `Hosts` was told last, by instance and model.
         self._told = {name: {one.model: one for one in specs} for name, specs in (told or {}).items()}
         self._wanted: Placement = {name: planned_tenants(specs.values()) for name, specs in self._told.items()}
@@ -176,6 +186,7 @@ class HostController:
             ],
             refused=refused,
         )
+        packing = self._within_cap(packing, histories)
         loads = expected_loads(sharers, histories, now=now)
         hosts = tuple(map(self._launched, host_uses(packing, sharers, histories)))
         there = [host for host in hosts if host.name]

@@ -167,12 +167,19 @@ def plan_request(
     )
 
 
+def request_from_nothing(
+    policy: ControllerPolicy, history: Demand, forecast: Forecast, *, shared_rps: float | None = None
+) -> PlanRequest:
+    """The planner's request for a model that has no instance yet. shared_rps: as observed."""
+    seen = Observation(now=history.end_at, fleet=FleetView(), shared_rps=shared_rps)
+    return plan_request(State(), seen, policy, history=history, forecast=forecast)
+
+
 def plan_from_nothing(
     policy: ControllerPolicy, history: Demand, forecast: Forecast, *, shared_rps: float | None = None
 ) -> Plan:
     """The plan of a model that has no instance yet. shared_rps: as observed. PlanInfeasible as `plan_fleet`."""
-    seen = Observation(now=history.end_at, fleet=FleetView(), shared_rps=shared_rps)
-    return plan_fleet(plan_request(State(), seen, policy, history=history, forecast=forecast), policy)
+    return plan_fleet(request_from_nothing(policy, history, forecast, shared_rps=shared_rps), policy)
 
 
 def _ready_after_s(policy: ControllerPolicy, candidates: tuple[Offering, ...], unit_s: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
@@ -15,6 +16,7 @@ from typing import Protocol
 from mark.controller.event_forecasts import with_events, without_events
 from mark.controller.journal import Checkpoint
 from mark.controller.limits.quotas import no_new_quotas, with_quotas
+from mark.controller.limits.service_cap import Divide, undivided
 from mark.controller.limits.spending_limit import apply_spending_limit, no_spending_limit
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
@@ -62,7 +64,8 @@ class Controller:
     `spending_limit` at each tick what may be rented, `quotas` the account's as they were last read (None: never),
     `commitments` what of the account's is left for this model (None: what the policy says),
     `events` before each plan those that were announced while it ran, beside the policy's. `explained`: whether
-    somebody reads the journal; else plans lack the figures of their excuses, which decide nothing.
+    somebody reads the journal; else plans lack the figures of their excuses, which decide nothing. `divide` keeps
+    a plan within the model's part of the service's cap.
     `recovered` is where the controller before it stopped, `history` then includes the units that one saw. A tick
     that raised leaves the ports in between: recover from the journal, as after a crash.
     """
@@ -86,6 +89,7 @@ class Controller:
         events: Callable[[], Events] = no_events,
         shared_rps: Callable[[], float | None] = no_shared_rps,
         explained: bool = True,
+        divide: Divide = undivided,
     ) -> None:
         self.policy = policy
         self._explained = explained
@@ -99,6 +103,7 @@ class Controller:
         self._measure, self._read_quotas, self._read_events = measure, quotas, events
         self._read_commitments, self._read_shared_rps = commitments, shared_rps
         self._read_limit, self._spending_limit = spending_limit, SpendingLimit.NONE
+        self._divide = divide
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
         self._lambda_warm = 0
@@ -179,6 +184,15 @@ class Controller:
         standby = self.policy.standby
         return standby.watch_s if standby is not None and standby.surges else math.inf
 
+    def claim(self) -> None:
+        """Tell `divide` of the plan that comes first, before any model of the service acts on its own."""
+        now, events = self._clock.now(), self.events
+        forecast, _ = self._forecast(now, events)
+        seen = Observation(now=now, fleet=self._cloud.observe(), shared_rps=self._read_shared_rps())
+        request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
+        with suppress(PlanInfeasible):
+            self._divide(request, plan_fleet(request, self.policy))
+
     def tick(self) -> Decision:
         """Observe, decide, write the journal, submit, acknowledge; returns what was decided."""
         now = self._clock.now()
@@ -247,7 +261,7 @@ class Controller:
         )
         try:
             plan = plan_fleet(request, apply_spending_limit(self.policy, seen.spending_limit))
-            return replace(seen, forecast=forecast, plan=plan, facts=facts)
+            return replace(seen, forecast=forecast, plan=self._divide(request, plan), facts=facts)
         except PlanInfeasible as error:
             fact = PlanFailed(error=str(error), at=seen.now)
             return replace(seen, forecast=forecast, facts=(*facts, fact))

@@ -20,10 +20,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mark.controller.limits.service_cap import CapDivider
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering, with_longest_batch
 from mark.domain.placement import Host, Tenant
+from mark.domain.service_cap import Takes, takes_of
+from mark.planner.cap_division import CapStep
 from mark.planner.packing import Fit, HostType, Need, Packing, pack
 
 PACK_EVERY_S = 3600.0
@@ -242,3 +245,25 @@ def share_instances(
         host for host in packing.hosts if host.name or len({tenant.model for tenant in host.tenants}) > 1
     )
     return replace(packing, hosts=shared)
+
+
+def within_cap(
+    packing: Packing, sharers: Sequence[Sharer], histories: Sequence[Demand], divider: CapDivider, there: Takes
+) -> Packing:
+    """The instances of a decision that the service's cap leaves it. there: what runs of shared instances now."""
+    offerings = {item.name: item for sharer in sharers for item in sharer.offerings}
+    needs = {
+        sharer.model.name: need_of(sharer, history) for sharer, history in zip(sharers, histories, strict=True)
+    }
+    reached = dict.fromkeys(needs, 0.0)
+    steps = []
+    for host in packing.hosts:
+        saves = 0.0
+        for tenant in host.tenants:
+            need, low = needs[tenant.model], reached[tenant.model]
+            reached[tenant.model] = high = low + tenant.capacity_rps
+            saved = np.interp((low, high), need.levels, need.saved_usd_per_hour)
+            saves += divider.weight(tenant.model) * float(saved[1] - saved[0])
+        offering = offerings[host.offering]
+        steps.append(CapStep(takes=takes_of(offering), saves=saves, costs=offering.usd_per_hour))
+    return replace(packing, hosts=tuple(packing.hosts[number] for number in divider.divide_shared(steps, there)))

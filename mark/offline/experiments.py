@@ -129,6 +129,7 @@ def make_experiment(
     )
     if settings.simulate.quotas:
         spec = replace(spec, world=replace(spec.world, quotas=WORLDS[settings.simulate.world].quotas))
+    spec = replace(spec, world=replace(spec.world, cap=settings.service.aws.cap))
     if market is not None:
         spec = replace(spec, market=market)
     experiment = Experiment(spec, kernel=compiled_kernel(cache), build_forecaster=build_forecaster)

@@ -20,14 +20,25 @@ from mark.config.footprint import footprint_of
 from mark.config.policies import ALL, chosen_overrides
 from mark.config.service import ServedSettings
 from mark.config.settings import Settings
-from mark.controller.plan_request import plan_from_nothing
-from mark.controller.sharing import DAY_UNITS, HISTORY_UNITS, MOST_BUSY, expected_load, share_instances, taken_rps
-from mark.controller.tenancy import HostUse, host_uses
+from mark.controller.limits.service_cap import CapDivider
+from mark.controller.plan_request import plan_fleet, request_from_nothing
+from mark.controller.policy import ControllerPolicy
+from mark.controller.sharing import (
+    DAY_UNITS,
+    HISTORY_UNITS,
+    MOST_BUSY,
+    expected_load,
+    share_instances,
+    taken_rps,
+    within_cap,
+)
+from mark.controller.tenancy import HostUse, TenantUse, host_uses
 from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.figures import figure
-from mark.domain.plan import PlannedCount
+from mark.domain.plan import Plan, PlannedCount, PlanRequest
+from mark.domain.service_cap import NOTHING
 from mark.offline.service_members import LoadOf, recorded_load, service_members
 from mark.policies.bundles import PolicyBundle
 from mark.report.formatting import MISSING, format_duration, format_rps, milliseconds, percent, usd
@@ -126,12 +137,21 @@ def plan_members(settings: Settings, members: Sequence[Member], policy: str, rep
     histories = _alike([_history(model) for model in models])
     sharers = sharers_of(members, ready)
     hosts: tuple[HostUse, ...] = ()
+    divider = CapDivider(
+        models[0].scenario.world.cap, {one.experiment.spec.model.name: one.weight for one in members}
+    )
     if sharers:
         report("deciding who shares", 0.0)
-        hosts = host_uses(share_instances(sharers, histories), sharers, histories)
+        packing = share_instances(sharers, histories)
+        if divider.cap:
+            packing = within_cap(packing, sharers, histories, divider, NOTHING)
+        hosts = host_uses(packing, sharers, histories)
+    wishes = [_wish(model, one.bundle, hosts, report) for model, one in zip(models, ready, strict=True)]
+    for wish in wishes if divider.cap else ():
+        if wish.plan is not None:
+            divider.claim(wish.model, wish.request, wish.plan)
     plans = [
-        _model_plan(model, one.bundle, expected_load(history), hosts, report)
-        for model, one, history in zip(models, ready, histories, strict=True)
+        _model_plan(wish, expected_load(history), divider) for wish, history in zip(wishes, histories, strict=True)
     ]
     looked_s = len(histories[0]) * UNIT_S if histories else 0.0
     return ServicePlan(policy=policy, models=tuple(plans), hosts=hosts, looked_s=looked_s)
@@ -169,32 +189,57 @@ def _alike(histories: Sequence[Demand]) -> list[Demand]:
     return [history.last(shortest) for history in histories]
 
 
-def _model_plan(
-    model: Experiment, bundle: PolicyBundle, expected: Demand, hosts: Sequence[HostUse], report: Report
-) -> ModelPlan:
-    """The model's part of the shared instances, and its own plan for the rest."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """One model's part of the shared instances, and what it would rent for the rest, whatever the cap."""
+
+    model: str
+    policy: ControllerPolicy
+    tenancies: tuple[TenantUse, ...]
+    request: PlanRequest
+    #: None where no fleet keeps the objective, for that reason.
+    plan: Plan | None
+    reason: str
+
+
+def _wish(model: Experiment, bundle: PolicyBundle, hosts: Sequence[HostUse], report: Report) -> _Wish:
     name = model.spec.model.name
-    tenancies = [tenant for host in hosts for tenant in host.tenants if tenant.model == name]
-    shared_rps = sum(tenant.capacity_rps for tenant in tenancies)
-    room_rps = shared_rps / MOST_BUSY  # with the time of a shared device that is not given away
+    tenancies = tuple(tenant for host in hosts for tenant in host.tenants if tenant.model == name)
+    room_rps = _room_rps(tenancies)
     taken = taken_rps(model.history, room_rps) if tenancies else None
     part = own_part(model, bundle, room_rps, lambda doing, share: report(f"{name}: {doing}", share))
-    policy, capacity_rps = part.bundle.controller, 0.0
-    own: tuple[PlannedCount, ...] = ()
+    policy = part.bundle.controller
+    forecast = part.forecasters.forecaster.forecast(part.history, policy.horizon)
+    request = request_from_nothing(policy, part.history, forecast, shared_rps=taken)
+    plan, reason = None, ""
     try:
-        forecast = part.forecasters.forecaster.forecast(part.history, policy.horizon)
-        plan = plan_from_nothing(policy, part.history, forecast, shared_rps=taken)
-        own, capacity_rps, reason = plan.counts, plan.capacity_rps, plan.reason
+        plan = plan_fleet(request, policy)
     except PlanInfeasible as error:
         reason = str(error)
+    return _Wish(model=name, policy=policy, tenancies=tenancies, request=request, plan=plan, reason=reason)
+
+
+def _room_rps(tenancies: Sequence[TenantUse]) -> float:
+    """Capacity on shared instances with the part of their time that is not given away."""
+    return sum(tenant.capacity_rps for tenant in tenancies) / MOST_BUSY
+
+
+def _model_plan(wish: _Wish, expected: Demand, divider: CapDivider) -> ModelPlan:
+    """The model's part of the shared instances, and its own plan for the rest, within its part of the cap."""
+    own: tuple[PlannedCount, ...] = ()
+    capacity_rps, reason = 0.0, wish.reason
+    if wish.plan is not None:
+        plan = divider.divide(wish.model, wish.request, wish.plan) if divider.cap else wish.plan
+        own, capacity_rps, reason = plan.counts, plan.capacity_rps, plan.reason
+    policy, tenancies, room_rps = wish.policy, wish.tenancies, _room_rps(wish.tenancies)
     rates = np.array(expected.mean_rps, np.float64)
     left_rps = float(np.maximum(rates - room_rps - capacity_rps, 0.0).mean()) if rates.size else 0.0
     price = policy.lambda_usd
     return ModelPlan(
-        model=name,
+        model=wish.model,
         mean_rps=float(rates.mean()) if rates.size else 0.0,
         peak_rps=float(rates.max(initial=0.0)),
-        shared_rps=shared_rps,
+        shared_rps=sum(tenant.capacity_rps for tenant in tenancies),
         shared_usd=sum(tenant.usd_per_hour for tenant in tenancies),
         own=tuple(item for item in own if item.count),
         left_rps=left_rps,

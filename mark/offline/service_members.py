@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from mark.config.served import each_model
@@ -9,9 +10,12 @@ from mark.config.service import ServedSettings, Sharing
 from mark.config.settings import Settings
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import Misconfigured
+from mark.domain.figures import figure
+from mark.domain.service_cap import NOTHING, ServiceCap, Takes, takes_of
 from mark.offline.experiments import make_experiment
 from mark.offline.workloads import chosen_workload
 from mark.report.formatting import format_duration
+from mark.simulator.experiment import Experiment
 from mark.simulator.rng import seed_of
 from mark.simulator.service_replay import Member
 from mark.simulator.workload import Workload
@@ -34,7 +38,8 @@ def recorded_load(settings: Settings, entry: ServedSettings) -> Workload:
 
 def service_members(settings: Settings, load_of: LoadOf = recorded_load) -> list[Member]:
     """The models in their order. Misconfigured names the model whose settings do not do."""
-    members = []
+    members: list[Member] = []
+    floors: list[Takes] = []
     for merged, entry in each_model(settings):
         own = merged.model_copy(update={"seed": seed_of(settings.seed, entry.model)})
         try:
@@ -45,8 +50,35 @@ def service_members(settings: Settings, load_of: LoadOf = recorded_load) -> list
             named = str(error).startswith((f"{entry.model} ", f"{entry.model}:"))
             raise Misconfigured(str(error) if named else f"{entry.model}: {error}") from error
         team = entry.team if entry.sharing is Sharing.TEAM else ""
-        members.append(Member(experiment=experiment, team=team, alone=entry.sharing is Sharing.ALONE))
+        floors.append(_floor(own, experiment))
+        alone = entry.sharing is Sharing.ALONE
+        members.append(Member(experiment=experiment, team=team, alone=alone, weight=entry.weight))
+    _check_floors([member.experiment.spec.model.name for member in members], floors, settings.service.aws.cap)
     return members
+
+
+def _floor(settings: Settings, experiment: Experiment) -> Takes:
+    """The least that the model takes of each limit of a cap: for its schedule's minimum, or to answer at all."""
+    supply = experiment.supply
+    min_rps = max((window.min_rps or 0.0 for window in settings.capacity), default=0.0)
+    has_lambda = supply.overflow is not None and supply.overflow.latency_s <= supply.slo.latency_s
+    if not supply.offerings or (has_lambda and min_rps == 0.0):
+        return NOTHING
+    able = [takes_of(item, max(1, math.ceil(min_rps / item.capacity_rps))) for item in supply.offerings]
+    return Takes(*map(min, zip(*able, strict=True)))
+
+
+def _check_floors(names: Sequence[str], floors: Sequence[Takes], cap: ServiceCap) -> None:
+    """Misconfigured where a limit of the cap is below what the models need at least, together."""
+    for number, key in enumerate(("max_usd_per_hour", "max_vcpus", "max_gpus")):
+        parts = {name: floor[number] for name, floor in zip(names, floors, strict=True) if floor[number] > 0.0}
+        least, limit = sum(parts.values()), cap.limits[number]
+        if least > limit:
+            said = ", ".join(f"{name} {figure(part)}" for name, part in parts.items())
+            raise Misconfigured(
+                f"service.aws.{key} is {limit:g}, and the models need {figure(least)} at least ({said}): raise "
+                "it, or lower their capacity[].min_rps"
+            )
 
 
 def check_same_span(members: Sequence[Member]) -> None:

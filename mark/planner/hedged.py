@@ -172,6 +172,23 @@ def _empty_plan(request: PlanRequest, cases: Cases) -> Plan:
     )
 
 
+def saved_usd_per_hour(request: PlanRequest, capacities_rps: Sequence[float], window_s: float) -> Floats:
+    """Savings of capacity up to each of these, USD an hour: the mean of the window that begins now.
+
+    Nothing is launched later: under a cap there is no room for it.
+    """
+    none_later = tuple((item.name, 0) for item in request.offerings)
+    request = replace(request, launches_left=none_later)
+    table = expect_rates(
+        request.forecast, wait_s=wait_s(request.offerings, request.slo), past=recent_load(request)
+    )
+    backup, _ = with_miss_price(replace(request, offerings=request.rented), table)
+    units = max(1, round(window_s / table.unit_s))
+    usd = expected_shortfall(request, table).usd(backup.lambda_usd)[:units].mean(axis=0)
+    saved = np.concatenate(([0.0], np.cumsum(usd))) * 3600.0 / table.unit_s
+    return np.interp(np.asarray(capacities_rps, np.float64), table.levels, saved)
+
+
 def _alone_rps(counts: Sequence[PlannedCount]) -> float:
     """Capacity of a fleet of one instance, requests/s; 0 for any other."""
     return counts[0].usable_rps if sum(item.count for item in counts) == 1 else 0.0

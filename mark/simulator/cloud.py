@@ -8,7 +8,7 @@ and the bill have to do with it. A process ends at once: nothing is seen to be s
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -84,6 +84,15 @@ class _Machine:
         return pool_name(self.offering.anywhere, self.zone)
 
 
+Room = Callable[[Sequence[Offering], int], int]
+"""Of so many instances, each of one of these offerings, those that a guardrail lets in."""
+
+
+def any_room(_offerings: Sequence[Offering], count: int) -> int:
+    """The room of a service without a cap."""
+    return count
+
+
 class SimulatedCloud:
     """The instances of a replay.
 
@@ -132,6 +141,8 @@ class SimulatedCloud:
         self.interruptions = 0
         self.wakes = 0
         self.prewarmed = False
+        #: The guardrail of what it rents and wakes.
+        self.room: Room = any_room
         for interrupt in faults.interrupts:
             self._script(interrupt)
         self._lose_pools(0)
@@ -247,7 +258,10 @@ class SimulatedCloud:
                 order.token, order.offering, order.count, code=NO_CAPACITY if refusal is None else refusal.code
             )
             return
-        for _ in range(order.count):
+        count = self.room([self._offerings[name] for name in order.offerings], order.count)
+        if count < order.count:
+            self._refuse(order.token, order.offering, order.count - count, cause=RefusalCause.GUARDRAIL)
+        for _ in range(count):
             self._begin(order, offering, zone, now)
 
     def _refusal(self, name: str, now: float) -> Refuse | None:
@@ -271,17 +285,26 @@ class SimulatedCloud:
         return usd_per_hour, name, zone, offering
 
     def _refuse(
-        self, token: str, offering: str, count: int, *, instances: tuple[str, ...] = (), code: str = NO_CAPACITY
+        self,
+        token: str,
+        offering: str,
+        count: int,
+        *,
+        instances: tuple[str, ...] = (),
+        code: str = NO_CAPACITY,
+        cause: RefusalCause = RefusalCause.CAPACITY,
     ) -> None:
         """Tell of a refused launch, or of standbys that cannot be woken, with the next event."""
         now = self._engine.now
-        self.refusals += count
+        is_full = cause is RefusalCause.GUARDRAIL
+        self.refusals += 0 if is_full else count
         fact = LaunchRefused(
             token=token,
             offering=offering,
             count=count,
-            cause=RefusalCause.CAPACITY,
-            code=code,
+            cause=cause,
+            code="" if is_full else code,
+            detail="the service's cap is reached" if is_full else "",
             at=now,
             instances=instances,
         )
@@ -344,7 +367,10 @@ class SimulatedCloud:
         for machine in self._named(order.instances):
             if not allows(machine.life, Event.WAKE):
                 continue
-            if self._capacity.refuses_wake(machine.offering.instance_type, machine.number, self._engine.now):
+            is_refused = self._capacity.refuses_wake(
+                machine.offering.instance_type, machine.number, self._engine.now
+            )
+            if is_refused or not self.room([machine.offering], 1):
                 refused.setdefault(machine.offering.name, []).append(machine.id)
             else:
                 self._wake(machine)

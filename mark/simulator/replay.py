@@ -31,6 +31,7 @@ from mark.domain.load.size_window import SizeCounts, add_sizes, size_bin
 from mark.domain.models.variants import AccuracyTotal
 from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import LambdaGuess, Market, Offering
+from mark.domain.plan import Plan, PlanRequest
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
@@ -43,6 +44,7 @@ from mark.simulator.faults import FaultScript
 from mark.simulator.pod_nodes import PodCloud, PodNodes
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream
+from mark.simulator.service_cap import CappedService, capped
 from mark.simulator.workload import Ints, Workload
 
 
@@ -108,7 +110,10 @@ def replay(
     if central is not None:
         engine = CentralEngine(central, bundle.controller.known_offerings, given)
     nodes = nodes_of(engine, [scenario], [bundle])
+    cap = capped(scenario.world, {})
     run = ModelReplay(scenario, bundle, engine, forecasters, history, journal, nodes=nodes)
+    if cap is not None and nodes is None:
+        run.limit(cap)
     run.begin()
     if nodes is not None:
         nodes.begin()
@@ -277,6 +282,7 @@ class ModelReplay:
     ) -> None:
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle
+        self._cap: CappedService | None = None
         self._history = history
         self._start_s = scenario.start_s
         self.end_s = self._end_s = scenario.start_s + scenario.duration_s
@@ -312,12 +318,23 @@ class ModelReplay:
             history=history,
             shared_rps=shared_rps,
             explained=scenario.explained,
+            divide=self._divided,
         )
         self._names = tuple(sorted(self._offerings))
         self._ready = np.zeros((self._minutes, len(self._names)), np.int64)
         self._next_tick = self._start_s + policy.period_s
         self._next_minute, self._minute = self._start_s, 0
         self._next_watch = self._start_s + self._controller.watch_s
+
+    def limit(self, cap: CappedService) -> None:
+        """Put its plans and launches under a cap, before the run; the cap hears of the first plan at once."""
+        assert isinstance(self._cloud, SimulatedCloud), "pods are under no cap"
+        cap.watch(self._cloud, self._offerings)
+        self._cap = cap
+        self._controller.claim()
+
+    def _divided(self, request: PlanRequest, plan: Plan) -> Plan:
+        return plan if self._cap is None else self._cap.divider.divide(self._scenario.model.name, request, plan)
 
     def begin(self) -> None:
         """The first fleet is there when the run starts."""

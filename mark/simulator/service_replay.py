@@ -26,8 +26,10 @@ from mark.simulator.experiment import Experiment, OpenJournal, Progress, Ready, 
 from mark.simulator.limits import LimitWatch
 from mark.simulator.replay import Forecasters, ModelReplay, Scenario, engine_setup, nodes_of
 from mark.simulator.results import RunResult
+from mark.simulator.service_cap import capped
 from mark.simulator.shared_hosts import SharedFleet, SharedHosts
 
+CAP_WORDS = "the cap over all models (service.aws)"
 NOTHING_LEFT = "last-value"
 """Forecaster of a model of whose load shared instances took all."""
 
@@ -40,6 +42,8 @@ class Member:
     #: Models of the same team share; empty for those of none.
     team: str = ""
     alone: bool = False
+    #: Multiplies what its instances save, where models compete for the service's cap.
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +90,13 @@ def replay_service(
     if not all(_is_plain(member.experiment, one) for member, one in zip(members, ready, strict=True)):
         if any(one.bundle.pods is not None for one in ready):
             raise Misconfigured(f"{policy} does not pack models whose requests have sizes: leave it out, or them")
+        if members[0].experiment.scenario.world.cap:
+            raise Misconfigured(f"{policy} is replayed model by model here, without {CAP_WORDS}: leave one out")
         with journals.open_placements(_placement_header(members, policy)):
             results = _one_by_one(members, policy, overrides, journals, progress)
         return ServiceReplay(results=tuple(results))
+    if members[0].experiment.scenario.world.cap and any(one.bundle.pods is not None for one in ready):
+        raise Misconfigured(f"{policy} packs pods, which {CAP_WORDS} does not limit: leave one of them out")
     with journals.open_placements(_placement_header(members, policy)) as placements:
         together = _Together(members, ready, kernels, placements)
         return together.run(journals.open_model, progress)
@@ -156,6 +164,10 @@ class _Together:
             shared,
             [engine_setup(scenario, one.bundle, plain) for scenario, one in zip(scenarios, ready, strict=True)],
         )
+        weights = {
+            model.spec.model.name: member.weight for model, member in zip(self._models, members, strict=True)
+        }
+        self._cap = capped(scenarios[0].world, weights)
         self._start_s, self._end_s = scenarios[0].start_s, scenarios[0].start_s + scenarios[0].duration_s
         self._hosts = SharedHosts(
             self._plane,
@@ -166,6 +178,7 @@ class _Together:
             seed=_market_seed(scenarios[0]),
             end_s=self._end_s,
             journal=placements,
+            cap=self._cap,
         )
         self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready])
 
@@ -192,6 +205,9 @@ class _Together:
             journal = journal_of(model.header(own.bundle, own.history))
             watches.append(LimitWatch(journal))
             parts.append(self._part(number, own, watches[-1], explained=not isinstance(journal, Unwritten)))
+        if self._cap is not None:
+            for part in parts:  # all before the first plans, or that would find the cap empty
+                part.limit(self._cap)
         for part in parts:
             part.begin()
         if self._nodes is not None:

@@ -14,16 +14,18 @@ from mark.catalog.billing import bill_instances, bill_running
 from mark.cloudmodel.world import World
 from mark.controller.host_controller import HostController
 from mark.controller.placement_journal import PlacementDecision, PlacementJournal
-from mark.controller.sharing import LOAD_S, Sharer
+from mark.controller.sharing import LOAD_S, Sharer, within_cap
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import Demand
 from mark.domain.host_spec import TenantSpec
 from mark.domain.offering import Offering, with_longest_batch
+from mark.planner.packing import Packing
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
+from mark.simulator.service_cap import CappedService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class SharedHosts:
     each until an instant. journal: where decisions are written, None for nowhere.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 it is given every part of a replay
         self,
         plane: SharedPlane,
         sharers: Sequence[Sharer],
@@ -74,6 +76,7 @@ class SharedHosts:
         seed: int,
         end_s: float,
         journal: PlacementJournal | None = None,
+        cap: CappedService | None = None,
     ) -> None:
         self._start_s, self._end_s = plane.now, end_s
         self._plane = HostPlane(plane, [sharer.model.redispatch for sharer in sharers])
@@ -87,6 +90,9 @@ class SharedHosts:
             start_at=plane.now,
             redispatch=True,
         )
+        self._sharers, self._cap = sharers, cap
+        if cap is not None:
+            cap.watch(self._cloud, self._offerings)
         self._decisions = _Kept(journal)
         self._held = _Held(self._plane, self._cloud, sharers)
         self._models = [sharer.model.name for sharer in sharers]
@@ -97,6 +103,7 @@ class SharedHosts:
             history=history,
             start_at=plane.now,
             journal=self._decisions,
+            within_cap=self._within_cap,
         )
 
     def begin(self) -> None:
@@ -116,9 +123,20 @@ class SharedHosts:
     def reach(self, now: float) -> None:
         """Let happen what is due by now."""
         is_due = self._cloud.next_at() <= now or not self.is_settled or self._controller.next_at <= now
-        was_lost = self._cloud.fire(now)
+        was_lost = self._cloud.fire(now) or self._is_cut
         if now < self._end_s and self._models and (is_due or was_lost):
             self._controller.tick(now, was_lost=was_lost)
+
+    @property
+    def _is_cut(self) -> bool:
+        """True where the cap leaves fewer shared instances than there are."""
+        wanted = sum(map(bool, self._controller.placement.values()))
+        return self._cap is not None and self._cap.divider.shared_count < wanted
+
+    def _within_cap(self, packing: Packing, histories: Sequence[Demand]) -> Packing:
+        if self._cap is None:
+            return packing
+        return within_cap(packing, self._sharers, histories, self._cap.divider, self._cap.taken(self._cloud))
 
     @property
     def is_settled(self) -> bool:

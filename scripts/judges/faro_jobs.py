@@ -5,19 +5,19 @@ and takes replica counts. Here that becomes what `Controller.tick` reads: arriva
 are instances of one offering without a market, a Lambda or standbys, and orders to launch and drain move the
 count. The first tick waits until a whole minute was seen, as Faro's own policies do.
 
-The CPUs are limited for all jobs together. The live service has such a limit, its guardrail of instances, and what
-it cuts off an order is refused to whoever asks last (`FirstCome`). `ByWorth` is what it has not: where the jobs
-want more than there is, each CPU goes where it spares the largest share of misses.
+The CPUs are limited for all jobs together. Under `FirstCome` whoever asks last is refused what is too much, as by
+a quota of the account. `ByWorth` divides them as a service's cap is divided.
 """
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.runner import Controller
@@ -40,8 +40,10 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
-from mark.planner.hedged import wait_s
-from mark.planner.rates import expect_rates
+from mark.domain.plan import Plan, PlanRequest
+from mark.domain.service_cap import ServiceCap, takes_of
+from mark.planner.cap_division import CapClaim, CapStep, divide_cap
+from mark.planner.hedged import saved_usd_per_hour
 from mark.ports import Forecaster
 
 RECENT_WINDOWS = 12
@@ -51,10 +53,13 @@ BOOT_S = 35.0
 USD_PER_HOUR = 1.0
 """Of a replica. Any price: there is one offering, and nothing else to pay for."""
 MONITORED_REQUESTS, MONITORED_S = 1000, 60.0
-LEAST_RPS = 1e-9
+GIVEN_UP_S = 30.0
+"""Until the CPU of a replica that is given up is free for another job (`idle_timeout_s`)."""
+CLAIMED_UNITS = 2
+"""Units that a claim looks at: until what is launched now serves (LEAD_MIN), and as long again."""
+LEAST_USD = 1e-9
 INPUT_RATE, QUEUES = "input_rate", "queue_len"
 
-Floats = NDArray[np.float64]
 Answers = Callable[[float], Sequence[tuple[float, bool]]]
 """Requests of a job that ended after a time: when, and whether in time."""
 
@@ -241,6 +246,8 @@ class Job:
     cloud: JobCloud
     load: JobLoad
     controller: Controller
+    #: The last request that its planner was asked, alone.
+    asked: deque[PlanRequest]
 
 
 @dataclass(slots=True)
@@ -261,15 +268,16 @@ class FirstCome:
 
 @dataclass(slots=True)
 class ByWorth:
-    """Where jobs want more than there is, the next CPU goes to the job whose expected misses it lowers most.
+    """Where jobs want more than there is, the product's decision divides the CPUs (`mark.planner.cap_division`).
 
-    Misses are shares of a job's own requests until what is asked for now serves; they fall by less with each CPU,
-    so giving one at a time is best. A job that gets less than it wants goes on wanting it: its replicas stay
-    pending.
+    A job claims the replicas that it wants. Faro counts jobs alike, however many requests they get, so a job's
+    weight is one over what all its requests are worth. A replica that a job does not have yet serves once the CPU
+    was given up and the pod has started. A job that gets less than it wants goes on wanting it.
     """
 
     cpus: int
     jobs: list[Job] = field(default_factory=list)
+    _got: dict[str, int] = field(default_factory=dict)
 
     def fitting(self, asked: int) -> int:
         """All of it: what cannot be had now is cut from the targets."""
@@ -278,26 +286,26 @@ class ByWorth:
     def targets(self, jobs: Sequence[Job]) -> Mapping[str, int]:
         """Replicas that each job wants, or gets of the CPUs."""
         wanted = {job.head: job.cloud.wanted for job in jobs}
-        if sum(wanted.values()) <= self.cpus:
-            return wanted
-        missed = {job.head: missed_shares(job, wanted[job.head]) for job in jobs}
-        given = dict.fromkeys(wanted, 1)
-        for _ in range(self.cpus - len(jobs)):
-            short = [head for head in wanted if given[head] < wanted[head]]
-            best = max(short, key=lambda head: missed[head][given[head]] - missed[head][given[head] + 1])
-            given[best] += 1
-        return given
+        if sum(wanted.values()) > self.cpus:
+            claims = [claim_of(job, self._got.get(job.head, 1)) for job in jobs]
+            wanted = dict(divide_cap(claims, ServiceCap(vcpus=self.cpus)))
+        self._got = wanted
+        return wanted
 
 
-def missed_shares(job: Job, most: int) -> Floats:
-    """Share of a job's requests that 0 to `most` replicas miss until the lead, as its planner sees it."""
-    policy, forecast = job.controller.policy, job.controller.forecast
-    assert forecast is not None
-    table = expect_rates(forecast, wait_s=wait_s(policy.offerings, policy.slo))
-    carried = table.carried[: policy.lead_units + 1].mean(axis=0)
-    levels = np.arange(most + 1) * policy.offerings[0].capacity_rps
-    missed: Floats = 1.0 - np.interp(levels, table.levels, carried) / max(carried[-1], LEAST_RPS)
-    return missed
+def claim_of(job: Job, there: int) -> CapClaim:
+    """The replicas that a job wants. there: those that it has, or waits for."""
+    request = job.asked[-1]
+    (offering,) = request.offerings
+    window_s = CLAIMED_UNITS * request.forecast.unit_s
+    levels = np.arange(job.cloud.wanted + 1) * offering.capacity_rps
+    *saved, everything = saved_usd_per_hour(request, [*levels, math.inf], window_s)
+    serves = 1.0 - (BOOT_S + GIVEN_UP_S) / window_s
+    steps = tuple(
+        CapStep(takes=takes_of(offering), saves=usd if number < there else serves * usd)
+        for number, usd in enumerate(np.diff(saved).tolist())
+    )
+    return CapClaim(model=job.head, steps=steps, weight=1.0 / max(everything, LEAST_USD), floor=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +365,12 @@ class JobsPolicy:
     def _job(self, head: str, deployment: str) -> Job:
         if head not in self._jobs:
             given, load, cloud = self._given[head], JobLoad(self._answers[head]), JobCloud(self._limit.fitting)
+            asked = deque[PlanRequest](maxlen=1)
+
+            def note(request: PlanRequest, plan: Plan) -> Plan:
+                asked.append(request)
+                return plan
+
             self._jobs[head] = Job(
                 head=head,
                 deployment=deployment,
@@ -371,7 +385,9 @@ class JobsPolicy:
                     fallback=given.fallback,
                     journal=Forgetful(),
                     history=given.history,
+                    divide=note,
                 ),
+                asked=asked,
             )
             self._limit.jobs.append(self._jobs[head])
         return self._jobs[head]

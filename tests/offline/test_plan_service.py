@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,49 @@ def test_the_bound_of_a_service_adds_up_and_lies_below_its_replay(mark: Mark) ->
     assert 0.0 < found["floor_usd"] < run["cost_usd"]["serving"]
     alone = json.loads(mark("bound", "--config", str(file), "--model", "a", "--json").out)
     assert alone["model"] == "a"
+
+
+def capped(**limits: Any) -> dict[str, Any]:
+    """The zoo's service under a cap."""
+    service = yaml.safe_load(Path("zoo/service.yaml").read_text())["service"]
+    return {"service": service | {"aws": limits}}
+
+
+def test_a_cap_that_is_loose_changes_nothing_and_a_tight_one_is_kept(mark: Mark) -> None:
+    write_zoo(Path("zoo"), [replace(model, peak_rps=20 * model.peak_rps) for model in MODELS], seed=1)
+    change()
+    free = plan(mark)
+    change(**capped(max_vcpus=10_000, max_gpus=1, max_usd_per_hour=1000.0))
+    assert plan(mark) == free
+
+    def rent(planned: dict[str, Any]) -> float:
+        shared = sum(host["usd_per_hour"] for host in planned["shared"])
+        return float(shared + sum(model["own_usd_per_hour"] for model in planned["models"]))
+
+    limit = rent(free) / 2
+    change(**capped(max_usd_per_hour=limit))
+    assert limit / 2 < rent(plan(mark)) <= limit
+
+
+def test_a_replay_under_a_loose_cap_costs_the_same_to_the_cent_and_keeps_a_tight_one(mark: Mark) -> None:
+    write_zoo(Path("zoo"), [replace(model, peak_rps=20 * model.peak_rps) for model in MODELS], seed=1)
+
+    def run(**limits: Any) -> dict[str, Any]:
+        change(**capped(**limits))
+        arguments = ("--policy", "hedged", "--duration-s", "1800", "--json")
+        answer = mark("simulate", "--config", "zoo/service.yaml", *arguments)
+        assert answer.status == 0, answer.err
+        (found,) = json.loads(answer.out)["runs"]
+        return dict(found)
+
+    free, loose, tight = run(), run(max_vcpus=10_000), run(max_vcpus=4)
+    assert loose["cost_usd"] == free["cost_usd"]
+    assert free["instances_rented"] > 2 >= tight["instances_rented"] > 0, "the smallest type has two processors"
+
+
+def test_a_cap_below_the_floors_says_so_in_one_line(mark: Mark) -> None:
+    change(a={"capacity": [{"min_rps": 500}]})
+    change(**capped(max_vcpus=4))
+    answer = mark("plan", "--config", "zoo/service.yaml")
+    assert answer.status == 2, answer.out
+    assert "service.aws.max_vcpus is 4, and the models need" in answer.err.splitlines()[-1]
