@@ -1,6 +1,6 @@
 """A service's cap among its models: what each one claims, and its plan cut to what it gets.
 
-A claim is the plan itself: its instances, those that take least of the cap for their capacity first, each with
+A claim is the plan itself: its instances, the cheapest for their capacity first, each with
 what it saves on the levels of load that it serves (`hedged.py`), until a launch of now serves and as long again.
 One that is still to boot saves nothing until it serves, so an instance changes its model only where that pays.
 
@@ -125,7 +125,7 @@ def cap_instances(request: PlanRequest, plan: Plan) -> tuple[CapInstance, ...]:
         return ()
     window_s = request.forecast.unit_s * min(len(request.forecast), 2 * max(1, request.lead_units))
     tops = np.cumsum([item.usable_rps for item, _ in stacked])
-    saved = np.diff(saved_usd_per_hour(request, tops, window_s), prepend=0.0)
+    saved = np.diff(saved_usd_per_hour(request, tops.tolist(), window_s), prepend=0.0)
     found = []
     for (item, is_new), usd in zip(stacked, saved, strict=True):
         offering = offerings[item.offering]
