@@ -1,6 +1,6 @@
 """A service's cap among its models: what each one claims, and its plan cut to what it gets.
 
-A claim is the plan itself: its instances, those that take least of the cap for their capacity first, each with
+A claim is the plan itself: its instances, the cheapest for their capacity first, each with
 what it saves on the levels of load that it serves (`hedged.py`), until a launch of now serves and as long again.
 One that is still to boot saves nothing until it serves, so an instance changes its model only where that pays.
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mark.controller.limits.service_cap import CapDivider, cap_instances, used_by
+from mark.domain.capacity_schedule import CapacityBounds
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.plan import NO_BACKUP, CapacityBounds, Plan, PlannedCount, PlanRequest
+from mark.domain.plan import NO_BACKUP, Plan, PlannedCount, PlanRequest
 from mark.domain.service_cap import NOTHING, ServiceCap, Takes
 from mark.planner.cap_division import CapStep
 from tests.planner.builders import SLO, offering, request
@@ -97,4 +98,4 @@ def test_what_sleeps_takes_nothing_of_the_cap() -> None:
             for n, state in enumerate(states)
         )
     )
-    assert used_by(fleet, {BOX.name: BOX}) == Takes(pytest.approx(0.3), 6.0, 0.0)
+    assert used_by(fleet, {BOX.name: BOX}) == pytest.approx((0.3, 6.0, 0.0))
