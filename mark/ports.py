@@ -417,7 +417,7 @@ class MortalBackend(Backend, Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """True once nothing of it is left to answer. A later batch raises BackendGone, and no model has read it."""
+        """True once nothing of it is left to answer. Later batches raise BackendGone: none was read."""
         ...
 
 

@@ -359,7 +359,7 @@ class AgentCore:
             self.start()
 
     def _abandon(self, reply: InferReply) -> None:
-        """Answer the batch that runs, bounce what waits and set `broken`: nothing interrupts a model that hangs."""
+        """Answer what runs, bounce what waits and set `broken`: nothing interrupts a model that hangs."""
         running = self._batch if self.in_service else []
         self._abandoned, self.accepting, self.in_service = True, False, 0
         self.failed += len(running)
