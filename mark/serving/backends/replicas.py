@@ -235,7 +235,7 @@ class _Replica:
             await asyncio.gather(self._keeping, return_exceptions=True)
         await self._end()
         if self._scratch:
-            await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, os.path.dirname(self._scratch), ignore_errors=True)
 
     async def _keep(self) -> None:
         while True:
@@ -360,9 +360,15 @@ class _Messages(pickle.Unpickler):
 
 
 def _scratch_folder(user: int | None) -> str:
-    """A folder that only this process reads: nobody lists the one around it where users differ."""
-    folder = tempfile.mkdtemp(prefix="mark-model-")
+    """A folder that only this process reads.
+
+    Only root lists the one around it: an agent that was killed leaves it behind, and its next start may give
+    another model this user.
+    """
+    around = tempfile.mkdtemp(prefix="mark-model-")
+    folder = tempfile.mkdtemp(dir=around)
     if user is not None:
+        os.chmod(around, 0o711)  # noqa: S103 - entered, and not listed
         os.chown(folder, user, user)
     return folder
 

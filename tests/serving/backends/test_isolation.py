@@ -61,19 +61,11 @@ class Spy(Tenant):
             _reads(f"/proc/{other}/fd/0"),
             _lists(f"/proc/{other}/cwd"),
             _kills(other),
-            any(
-                _lists(str(folder))
-                for folder in Path(tempfile.gettempdir()).parent.glob("mark-model-*")
-                if not _own(folder)
-            ),
+            any(_lists(str(folder)) for folder in Path(tempfile.gettempdir()).parent.parent.glob("mark-model-*")),
             any(name.startswith(("MARK_", "AWS_")) for name in os.environ),
             len(os.listdir("/proc/self/fd")) > 5,  # standard ones, the parent's socket, and that of listing
         ]
         return {"y": inputs["x"][:, :1] * 0 + sum(2**place for place, is_found in enumerate(found) if is_found)}
-
-
-def _own(folder: Path) -> bool:
-    return str(folder) == tempfile.gettempdir()
 
 
 def _reads(path: str) -> bool:
