@@ -2,8 +2,8 @@
 
 The parent starts it with the socket's number as its argument, on its processors and with its thread counts in
 the environment: both count when numpy is loaded, which is before the first line of this module's own code.
-Messages are pickles behind their length, and the parent reads what the model's process writes: a class that a
-reply may not be made of is refused there (`replicas.py`). One thread reads, so that the process ends with its
+What the parent sends are pickles behind their length; what it is sent is no more than data
+(`replica_messages.py`). One thread reads, so that the process ends with its
 parent also while the model computes; where nothing of it runs, as under a lock that a library never releases, the
 kernel ends it. There is no event loop here: what a model's process holds beside the model is paid once a model.
 """
@@ -24,10 +24,10 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, NamedTuple
 
 from mark.domain.errors import MarkError
-from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest, PythonModel
 from mark.serving.backends.isolation import become
 from mark.serving.backends.model_runner import ModelRunner
+from mark.serving.backends.replica_messages import Started, pack_replies, pack_started
 from mark.telemetry.structured_logs import log_json
 
 LENGTH = struct.Struct("!Q")
@@ -49,14 +49,6 @@ class Setup(NamedTuple):
     user: int | None = None
 
 
-class Started(NamedTuple):
-    """The model is loaded; or it is not, with the reason."""
-
-    inputs: tuple[TensorSpec, ...] = ()
-    outputs: tuple[TensorSpec, ...] = ()
-    failure: str = ""
-
-
 class Part(NamedTuple):
     """Requests to answer, by that variant where one is named."""
 
@@ -65,7 +57,7 @@ class Part(NamedTuple):
 
 
 def packed(message: object) -> bytes:
-    """A message as it is sent, behind its length."""
+    """What the parent sends, behind its length."""
     body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(body)) + body
 
@@ -93,12 +85,12 @@ def _serve(connection: socket.socket, messages: SimpleQueue[Any]) -> None:
         _end_with_parent()
         runner.load()
     except MarkError as error:
-        connection.sendall(packed(Started(failure=str(error))))
+        connection.sendall(pack_started(Started(failure=str(error))))
         return
-    connection.sendall(packed(Started(tuple(runner.inputs), tuple(runner.outputs))))
+    connection.sendall(pack_started(Started(tuple(runner.inputs), tuple(runner.outputs))))
     while True:
         part: Part = messages.get()
-        connection.sendall(packed(runner.answer(part.requests, part.variant)))
+        connection.sendall(pack_replies(runner.answer(part.requests, part.variant)))
 
 
 def _end_with_parent() -> None:

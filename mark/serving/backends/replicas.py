@@ -8,18 +8,16 @@ and onnxruntime, and whatever is on a GPU, do not survive a fork. Memory is shar
 from files. A replica that ends or hangs is started again while the others go on with smaller shares; its requests
 get the answer of a failed batch, and nobody else's.
 
-The processes of a model that shares an instance are kept apart (`isolation.py`), and are not believed: what they
-send is read as replies and nothing else. Where the last of them ends, the backend is gone, and its agent makes
-another after a while (`agent/tenancies.py`): a batch that waited for it would hold the device.
+The processes of a model that shares an instance are kept apart (`isolation.py`). Where the last of them ends, the
+backend is gone, and its agent makes another after a while (`agent/tenancies.py`): a batch that waited for it would
+hold the device.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 import os
-import pickle
 import shutil
 import signal
 import socket
@@ -28,7 +26,7 @@ import tempfile
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Parallelism
@@ -44,7 +42,8 @@ from mark.serving.backends.isolation import (
     memory_limit_gib,
     scrubbed,
 )
-from mark.serving.backends.replica import LENGTH, Part, Setup, Started, packed
+from mark.serving.backends.replica import Part, Setup, packed
+from mark.serving.backends.replica_messages import HEAD, MOST_BYTES, Started, read_replies, read_started
 from mark.serving.backends.threads import thread_variables
 from mark.serving.passed_on_trace import model_call, trace_of
 
@@ -57,8 +56,6 @@ main()"""
 """Threads that libraries begin when they are loaded are pinned too. Not by -m: pickles name the module."""
 PAUSE_S = 5.0
 """Between two attempts to start a replica."""
-MOST_BYTES = 2**30
-"""Of one message of a replica: what it sends is held here."""
 Item = TypeVar("Item")
 
 
@@ -214,7 +211,7 @@ class _Replica:
         try:
             with model_call(trace_of(requests)):
                 await self._send(Part(plain, variant))
-                replies: Sequence[InferReply] = await self._receive()
+                replies = read_replies(*await self._receive(), len(requests))
         except _UNFIT:
             self.is_ready = False
             self._kill()
@@ -297,7 +294,7 @@ class _Replica:
             end_first(self._process.pid)
         try:
             await self._send(setup)
-            started: Started = await self._receive()
+            started = read_started(*await self._receive())
         except _UNFIT:
             self._kill()
             status = await self._process.wait()
@@ -313,12 +310,13 @@ class _Replica:
         self._writer.write(packed(message))
         await self._writer.drain()
 
-    async def _receive(self) -> Any:
-        """The next message. Errors: those of _UNFIT."""
-        (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-        if length > MOST_BYTES:
-            raise pickle.UnpicklingError(f"a message of {length} bytes")
-        return _Messages(io.BytesIO(await self._reader.readexactly(length))).load()
+    async def _receive(self) -> tuple[bytes, bytes]:
+        """JSON and bodies of the next message. Errors: those of _UNFIT."""
+        lengths = HEAD.unpack(await self._reader.readexactly(HEAD.size))
+        if sum(lengths) > MOST_BYTES:
+            raise ValueError(f"a message of {sum(lengths)} bytes")
+        text, bodies = [await self._reader.readexactly(length) for length in lengths]
+        return text, bodies
 
     def _kill(self) -> None:
         """End the process, and what it started, if it has not ended."""
@@ -335,28 +333,8 @@ class _Replica:
             await self._ending
 
 
-_UNFIT = (
-    asyncio.IncompleteReadError,
-    ConnectionError,
-    pickle.UnpicklingError,
-    EOFError,
-    AttributeError,
-    TypeError,
-)
-"""A process that is gone, or whose messages are none: it is ended then."""
-
-_FIT = {(kind.__module__, kind.__name__): kind for kind in (InferReply, Started, TensorSpec)}
-
-
-class _Messages(pickle.Unpickler):
-    """Reads what a model's process sends, which may be anything."""
-
-    def find_class(self, module: str, name: str) -> type:
-        """The class of that name, of which messages may consist."""
-        try:
-            return _FIT[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"{module}.{name} is in no reply") from None
+_UNFIT = (asyncio.IncompleteReadError, ConnectionError, ValueError)
+"""A process that is gone, or sends what is no message: it is ended then."""
 
 
 def _scratch_folder(user: int | None) -> str:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import io
+import json
 import os
-import pickle
 import signal
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Parallelism
+from mark.domain.tensor import TensorSpec
 from mark.ports import BackendGone, InferReply
 from mark.serving.backends.isolation import (
     FIRST_USER,
@@ -24,8 +28,15 @@ from mark.serving.backends.isolation import (
     scrubbed,
     unreadable_by_others,
 )
-from mark.serving.backends.replica import Started
-from mark.serving.backends.replicas import MOST_BYTES, ReplicatedBackend, _Messages
+from mark.serving.backends.replica_messages import (
+    HEAD,
+    Started,
+    pack_replies,
+    pack_started,
+    read_replies,
+    read_started,
+)
+from mark.serving.backends.replicas import ReplicatedBackend
 from tests.serving.backends.asks import INPUTS, OUTPUTS, ask, outputs
 from tests.waiting import PATIENCE_S
 
@@ -48,6 +59,15 @@ class Tenant:
         while (x == 15).any():
             self._held.append(np.ones(2**20))
         return {"y": x[:, :1] * 0 + os.getpid()}
+
+
+class Leaks(Tenant):
+    """Holds ever more memory from the beginning."""
+
+    def __init__(self):
+        held = []
+        while True:
+            held.append(np.ones(2**20))
 
 
 class Spy(Tenant):
@@ -174,16 +194,43 @@ def test_a_model_learns_nothing_of_its_neighbour_or_of_its_agent(of_agent, monke
         run(test, Spy, Tenant, users=True)
 
 
-def test_what_a_model_sends_is_read_as_replies_and_nothing_else():
-    def read(body: bytes) -> object:
-        return _Messages(io.BytesIO(body)).load()
+def test_a_model_that_takes_too_much_memory_to_load_does_not_start():
+    with pytest.raises(Misconfigured, match="its process ended with status -9"):
+        run(lambda _: asyncio.sleep(0), Leaks)
 
-    for message in ([InferReply(200, "application/json", b"{}", 2, "v")], Started(INPUTS, OUTPUTS)):
-        assert read(pickle.dumps(message, pickle.HIGHEST_PROTOCOL)) == message
-    for forged in (os.system, os.path.join, eval, np.float64(1.0), Path("/")):
-        with pytest.raises(pickle.UnpicklingError, match="is in no reply"):
-            read(pickle.dumps(forged))
-    assert MOST_BYTES < 2**31
+
+REPLIES = st.builds(
+    InferReply, st.integers(0, 2**31), st.text(), st.binary(), st.integers(0, 2**31), variant=st.text()
+)
+SPECS = st.builds(
+    TensorSpec, name=st.text(), datatype=st.text(), shape=st.lists(st.integers(-1, 2**31)).map(tuple)
+)
+
+
+def parts(message: bytes) -> tuple[bytes, bytes]:
+    length, rest = HEAD.unpack(message[: HEAD.size])
+    text, bodies = message[HEAD.size :][:length], message[HEAD.size + length :]
+    assert len(bodies) == rest
+    return text, bodies
+
+
+@given(st.lists(REPLIES), st.builds(Started, st.tuples(SPECS), st.tuples(SPECS), st.text()))
+def test_messages_are_read_as_they_were_sent(replies, started):
+    assert read_replies(*parts(pack_replies(replies)), len(replies)) == replies
+    assert read_started(*parts(pack_started(started))) == started
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers(-1, 9) | st.text(max_size=2), st.lists, max_leaves=12)
+
+
+@given(st.one_of(st.binary(), JSON.map(json.dumps).map(str.encode)), st.binary(max_size=9), st.integers(0, 2))
+def test_whatever_else_a_model_sends_is_refused_or_no_more_than_data(text, bodies, count):
+    with suppress(ValueError):
+        replies = read_replies(text, bodies, count)
+        assert len(replies) == count
+        assert b"".join(reply.body for reply in replies) == bodies
+    with suppress(ValueError):
+        assert isinstance(read_started(text, bodies), Started)
 
 
 def test_a_model_s_environment_has_no_credentials():
