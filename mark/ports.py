@@ -13,6 +13,7 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand, DemandUnit, Forecast
+from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
 from mark.domain.host_spec import HostSpec
 from mark.domain.lease import Lease, LeaseTimes
@@ -374,6 +375,10 @@ class Overflow(Protocol):
         ...
 
 
+class BackendGone(RetryLater):
+    """No process of the backend was there to read the batch."""
+
+
 class Backend(Protocol):
     """The model server behind an agent: answers batches."""
 
@@ -403,6 +408,16 @@ class ReplacingBackend(Backend, Protocol):
 
     def replace_hung(self) -> bool:
         """End what has not answered its part of the batch, which then ends. False where that is no help."""
+        ...
+
+
+@runtime_checkable
+class MortalBackend(Backend, Protocol):
+    """A backend whose processes may end, and that is then made anew by whoever has it."""
+
+    @property
+    def is_gone(self) -> bool:
+        """True once nothing of it is left to answer. Later batches raise BackendGone: none was read."""
         ...
 
 

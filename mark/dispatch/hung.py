@@ -9,6 +9,9 @@ from __future__ import annotations
 
 FACTOR = 20.0
 """Bound on measured times over a profile's (`measured.BOUND`)."""
+OVERDUE_FACTOR, OVERDUE_S = 4.0, 0.25
+"""A batch that takes so many times what was expected, and so long at least, holds a shared device no longer: what
+its neighbours were promised does not wait until it hangs. Twice is a hiccup (`measured.HICCUP`)."""
 FIRST_FACTOR = 6.0
 """The first batch of a size may take so many times the floor: some models are compiled for each size."""
 
@@ -16,3 +19,8 @@ FIRST_FACTOR = 6.0
 def hung_after_s(expected_s: float, floor_s: float, *, is_first: bool) -> float:
     """Seconds after which a batch that should take `expected_s` hangs. is_first: none of its size ended before."""
     return max(floor_s * (FIRST_FACTOR if is_first else 1.0), FACTOR * expected_s)
+
+
+def overdue_after_s(expected_s: float) -> float:
+    """Seconds after which a batch that should take `expected_s` holds a shared device no longer."""
+    return max(OVERDUE_S, OVERDUE_FACTOR * expected_s)

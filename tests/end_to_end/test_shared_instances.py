@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,15 @@ from mark.domain.host_spec import SHARED
 from mark.store.published_status import HOSTS
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
 
+GATEWAYS_ASKED = 8
+"""Requests in a row after which each of the two gateways has very likely answered one."""
 FACTORS = {"one": 1, "two": 2, "three": 3}
 """By model, what it multiplies its input with."""
+HANG, LEAK, SPIN = -1.0, -2.0, -3.0
+"""Inputs that a model does not survive."""
 CODE = """
 import os
+import signal
 import sys
 
 import numpy as np
@@ -37,6 +43,12 @@ class Model:
 
     def predict(self, tensors):
         x = np.asarray(tensors["x"])
+        held = []
+        while (x < 0).any():
+            if (x == -1).any():
+                signal.pause()
+            if (x == -2).any():
+                held.append(np.ones(2**18))
         return {{"y": x * {factor}, "pid": np.full(x.shape, os.getpid(), dtype=np.int64)}}
 """
 SERVICE = """
@@ -101,8 +113,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield made
 
 
-def ask(live: Rig, model: str) -> tuple[int, dict[str, Any]]:
-    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [5.0]}]}
+def ask(live: Rig, model: str, x: float = 5.0) -> tuple[int, dict[str, Any]]:
+    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [x]}]}
     status, answer, _ = fetch(f"{live.running['gateway']}/v2/models/{model}/infer", body)
     document = json.loads(answer)
     return status, {one["name"]: one["data"][0] for one in document.get("outputs", ())}
@@ -110,7 +122,9 @@ def ask(live: Rig, model: str) -> tuple[int, dict[str, Any]]:
 
 def process_of(live: Rig, model: str) -> int:
     """The process that answers for a model."""
-    return int(ask(live, model)[1]["pid"])
+    status, answer = ask(live, model)
+    assert status == 200, (model, status)
+    return int(answer["pid"])
 
 
 def serving(live: Rig) -> dict[str, set[str]]:
@@ -162,9 +176,30 @@ def test_a_model_that_ends_is_started_again_and_harms_no_other(live: Rig) -> Non
     before = {model: process_of(live, model) for model in FACTORS}
     os.kill(before["two"], signal.SIGKILL)
     assert ask(live, "one")[0] == ask(live, "three")[0] == 200
-    eventually(lambda: ask(live, "two")[0] == 200)
+    eventually(lambda: all(ask(live, "two")[0] == 200 for _ in range(GATEWAYS_ASKED)))
     after = {model: process_of(live, model) for model in FACTORS}
     assert {model for model in FACTORS if after[model] != before[model]} == {"two"}
+
+
+@pytest.mark.parametrize(("x", "answered"), [(LEAK, {500}), (SPIN, {504}), (HANG, {504})])
+def test_a_model_that_leaks_spins_or_hangs_costs_its_neighbours_no_request(
+    live: Rig, x: float, answered: set[int]
+) -> None:
+    before = {model: process_of(live, model) for model in FACTORS}
+    found: list[tuple[str, int, float]] = []
+    with ThreadPoolExecutor() as threads:
+        harmed = threads.submit(ask, live, "two", x)
+        while not harmed.done():
+            for model in ("one", "three"):
+                status, answer = ask(live, model)
+                found.append((model, status, answer.get("y", 0.0)))
+        assert harmed.result()[0] in answered
+    assert set(found) == {(model, 200, 5.0 * FACTORS[model]) for model in ("one", "three")}
+    eventually(lambda: all(ask(live, "two")[0] == 200 for _ in range(GATEWAYS_ASKED)))
+    after = {model: process_of(live, model) for model in FACTORS}
+    assert {model for model in FACTORS if after[model] != before[model]} == {"two"}
+    with pytest.raises(ProcessLookupError):
+        os.kill(before["two"], 0)
 
 
 @pytest.mark.parametrize("victim", ["controller", "agent"])

@@ -111,7 +111,7 @@ def test_only_time_in_which_the_process_ran_counts() -> None:
 
 HANGS = """
 import asyncio, sys, threading
-from mark.serving.backends import answering, python
+from mark.serving.backends import answering, awaited_answering, python
 from tests.serving.backends.asks import INPUTS, OUTPUTS, ask
 hangs = threading.Event()
 
@@ -131,8 +131,8 @@ async def python_model():
     await backend.close()
 
 async def large_body():
-    answering.ASIDE_BYTES, answering.read_exchanges = 0, hang
-    await left(answering.answer_async([ask([1, 2])], "m", INPUTS, None))
+    awaited_answering.ASIDE_BYTES, answering.read_exchanges = 0, hang
+    await left(awaited_answering.answer_async([ask([1, 2])], "m", INPUTS, None))
 
 async def left(asking):
     task = asyncio.ensure_future(asking)

@@ -11,7 +11,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
 from mark.domain.member import MemberState
-from mark.ports import InferReply, InferRequest
+from mark.ports import BackendGone, InferReply, InferRequest
 from mark.service_spec import ServiceSpec
 from mark.serving.agent.device import Device
 from mark.serving.agent.process import EXIT_DRAINED, serve_host
@@ -50,6 +50,17 @@ class Failing(EchoBackend):
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         raise RuntimeError(f"cannot answer {len(batch)} requests")
+
+
+class Mortal(EchoBackend):
+    """A model whose process may end."""
+
+    is_gone = False
+
+    async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
+        if self.is_gone:
+            raise BackendGone(f"no process for {len(batch)} requests")
+        return await super().infer(batch)
 
 
 @dataclass
@@ -204,6 +215,43 @@ def test_a_model_that_does_not_load_or_breaks_is_its_own_matter() -> None:
 
             await until(broke)
             assert await service.ask("one") == 200
+            assert len(service.backends["one"]) == 1
+
+    run(test())
+
+
+def test_neighbours_do_not_wait_for_a_batch_that_does_not_end() -> None:
+    async def test() -> None:
+        async with shared() as service:
+            service.place(*MODELS)
+            await service.until_serving(*MODELS)
+            (hung,) = service.backends["two"]
+            hung.free.clear()
+            hanging = asyncio.ensure_future(service.ask("two"))
+            await until(lambda: truth(Watched.running == 1))
+            assert [await service.ask("one") for _ in range(5)] == [200] * 5
+            assert not hanging.done()
+            assert await service.ask("two") == 503, "nobody knows when it will be free"
+            hung.free.set()
+            assert await hanging == 200
+            await service.until_serving("two")
+            assert service.backends["two"] == [hung], "a batch that was only slow costs no start"
+
+    run(test())
+
+
+def test_a_model_whose_process_ends_is_started_anew_also_while_nobody_asks() -> None:
+    async def test() -> None:
+        async with shared({"two": Mortal}) as service:
+            service.place(*MODELS)
+            await service.until_serving(*MODELS)
+            Mortal.is_gone = True
+            try:
+                assert await service.ask("two") == 503, "no process read it, so it did not fail"
+                await until(lambda: truth(len(service.backends["two"]) > 1))
+            finally:
+                Mortal.is_gone = False
+            await service.until_serving(*MODELS)
             assert len(service.backends["one"]) == 1
 
     run(test())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -29,14 +30,15 @@ from mark.live.cloud_process import exit_after
 from mark.live.local.ports import is_loopback
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.live.store_link import open_async_link
-from mark.plugins.load import load_model
+from mark.plugins.load import make_model
 from mark.ports import Backend, ReplacingBackend, StreamingBackend, VariantBackend
-from mark.service_spec import AgentSpec
+from mark.service_spec import AgentSpec, ServedModel
 from mark.serving.agent.cpu_meter import CpuMeter, busy_vcpu_s
 from mark.serving.agent.device import Device
 from mark.serving.agent.process import serve_agent, serve_host
 from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.backends.factory import make_backend
+from mark.serving.backends.isolation import FIRST_USER, Isolation, needed_folders, unreadable_by_others
 from mark.simulator.rng import stream
 from mark.steady_time import WALL, steady_time
 from mark.store.data_plane import AgentStore
@@ -122,7 +124,7 @@ async def _serve_model(
     offering = standalone_offering(served, tags) if alone else served.offering(launched_as)
     rng = stream(spec.seed, f"service times {identity.instance}")
     backend = make_backend(
-        served.backend, served, offering, load=load_model, now=clock.now, speed=clock.speed, rng=rng
+        served.backend, served, offering, make_model=make_model, now=clock.now, speed=clock.speed, rng=rng
     )
     config = replace(_config(identity), role=Role.SERVING if alone else Role(tags[ROLE]), standalone=alone)
     telemetry = _telemetry(spec, identity)
@@ -159,6 +161,7 @@ async def _share(
 ) -> int:
     """Serve the models that the store places here: each in a process of its own, on its own code."""
     config = _config(identity)
+    users: dict[str, int] = {}
 
     async def make(placed: TenantSpec, device: Device) -> Tenant:
         spec = await store.spec(placed.model, placed.version)
@@ -168,11 +171,11 @@ async def _share(
             spec.served.backend,
             spec.served,
             offering,
-            load=load_model,
+            make_model=make_model,
             now=clock.now,
             speed=clock.speed,
             rng=rng,
-            isolated=True,
+            isolation=_isolation(spec.served, offering, users),
         )
         return Tenant(config, served=spec.served, offering=offering, backend=backend, share_rps=0.0, device=device)
 
@@ -186,6 +189,21 @@ async def _share(
         interruption=lambda: asyncio.to_thread(imds.taken_at),
         stop=stop,
     )
+
+
+def _isolation(served: ServedModel, offering: Offering, users: dict[str, int]) -> Isolation:
+    """How a model is kept apart from those beside it; each gets a user of its own where root runs the agent."""
+    memory_gib = None if offering.instance_type.accelerator else served.model.memory_gib or None
+    user = None
+    if os.geteuid() == 0:
+        file = Path(served.backend.target.rpartition(":")[0])
+        code = [Path(served.backend.folder)] if served.backend.folder else []
+        closed = unreadable_by_others(needed_folders([*code, file]))
+        if closed is None:
+            user = users.setdefault(served.name, FIRST_USER + len(users))
+        else:
+            log.warning("%s runs as root: %s is closed to other users", served.name, closed)
+    return Isolation(memory_gib, user)
 
 
 def _config(identity: Identity) -> AgentConfig:

@@ -36,15 +36,15 @@ from mark.domain.offering import InstanceType
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.streams import StreamsAtOnce, streams
 from mark.planner.batching import tune_batching
-from mark.plugins.load import load_model
+from mark.plugins.load import load_model, make_model
 from mark.ports import Backend, InferRequest, PythonModel
 from mark.protocols.oip.bodies import Tensors, compose_infer, example_body
 from mark.report.files import write_whole
 from mark.report.tables import Column, make_table
 from mark.report.terminal import note, progress, show, show_json, unheard
-from mark.serving.backends.factory import loaded, python_backend
+from mark.serving.backends.factory import python_backend
+from mark.serving.backends.model_runner import log as backend_log
 from mark.serving.backends.oip_server import OipBackend
-from mark.serving.backends.python import log as backend_log
 from mark.serving.backends.python_streams import PythonStreamBackend
 from mark.serving.backends.servers import InvocationsBackend
 from mark.serving.backends.tf_serving import TfServingBackend
@@ -340,7 +340,7 @@ def _backend(options: ProfileOptions, parallelism: Parallelism) -> Backend:
                 load_model(options.target, options.folder) if made is None else made
             )
             backend = python_backend(
-                partial(loaded, load_model, options.target, options.folder) if made is None else lambda: made,
+                partial(make_model, options.target, options.folder) if made is None else lambda: made,
                 parallelism,
                 name=options.model,
                 streams=is_stream,

@@ -103,8 +103,8 @@ class Device:
 
     @property
     def is_busy(self) -> bool:
-        """True while a batch runs."""
-        return any(core.in_service for core in self._cores)
+        """True while a batch runs that is not overdue: such a one runs beside the next."""
+        return any(core.in_service and not core.is_overdue for core in self._cores)
 
     def finish_at(self, core: Turns, now: float, due_at: float, sigmas: float) -> tuple[float, float]:
         """Expected finish of a request that joins this queue now, and its finish so many deviations later."""
@@ -137,11 +137,11 @@ class _Row:
 
     @property
     def waiting(self) -> int:
-        return 0 if self._core.is_abandoned else self._core.places
+        return 0 if self._core.is_abandoned or self._core.is_overdue else self._core.places
 
     @property
     def in_service(self) -> int:
-        return self._core.in_service
+        return 0 if self._core.is_overdue else self._core.in_service
 
     @property
     def free_at(self) -> float:

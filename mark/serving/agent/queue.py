@@ -22,11 +22,20 @@ from typing import NamedTuple, Protocol
 
 from mark.dispatch.batcher import batch_size, fits, places_after, places_ahead, places_left
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
-from mark.dispatch.hung import hung_after_s
+from mark.dispatch.hung import hung_after_s, overdue_after_s
 from mark.dispatch.measured import MeasuredTimes
 from mark.domain.errors import Misconfigured
 from mark.domain.load.traffic import CLIENT_ERROR
-from mark.ports import Backend, InferReply, InferRequest, ReplacingBackend, Trace, VariantBackend
+from mark.ports import (
+    Backend,
+    BackendGone,
+    InferReply,
+    InferRequest,
+    MortalBackend,
+    ReplacingBackend,
+    Trace,
+    VariantBackend,
+)
 from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import State
 from mark.protocols.oip.bodies import error_reply
@@ -118,6 +127,7 @@ class AgentCore:
         self._variant = 0
         self.waiting: deque[Job] = deque()
         self.places = self.in_service = 0
+        self.is_overdue = False
         self.free_at = 0.0
         self.terminates_at = math.inf
         self.accepting = False
@@ -154,7 +164,7 @@ class AgentCore:
         measured, is_busy = self.measured, self.in_service > 0
         return State(
             seen,
-            self.accepting,
+            self.accepting and not self.is_overdue,
             standby,
             self.places,
             self.in_service,
@@ -206,8 +216,10 @@ class AgentCore:
         deadline_at, factor = job.deadline_at, self._factor
         if job.forced:
             late_at, deadline_at, factor = finish_at, job.arrived_at + self._give_up_s, 1.0
-        admitted = self.accepting and stays(
-            finish_at, late_at, self.terminates_at, job.arrived_at, deadline_at, factor
+        admitted = (
+            self.accepting
+            and not self.is_overdue
+            and stays(finish_at, late_at, self.terminates_at, job.arrived_at, deadline_at, factor)
         )
         if admitted and self._device is not None and (self._sheds_late if job.forced else factor < math.inf):
             admitted = self._device.harms_nobody(self, now, job.deadline_at, self._sigmas)
@@ -323,6 +335,10 @@ class AgentCore:
 
         Periods are counted, not the clock: a process that was stopped for a while has not waited meanwhile.
         """
+        if isinstance(self._backend, MortalBackend) and self._backend.is_gone and not self._abandoned:
+            log.error("the model's process has ended")
+            self._abandon(error_reply(500, "the model failed"))
+            return
         if not self.in_service:
             return
         self._age_s += passed_s
@@ -333,18 +349,23 @@ class AgentCore:
                 log.error("batch hung for %.1f s; the replicas that have it are replaced", self._age_s)
                 self._age_s = 0.0
             else:
-                self._abandon(expected_s)
+                fields = {"requests": len(self._batch), "waiting": len(self.waiting), "expected_s": expected_s}
+                log.error("batch hung for %.1f s; its model is started again", self._age_s, extra=fields)
+                self._abandon(error_reply(504, f"the model did not answer within {self._age_s:.0f} s"))
+        elif self._device is not None and not self.is_overdue and self._age_s > overdue_after_s(expected_s):
+            log.warning("batch runs for %.1f s; the instance's other models no longer wait for it", self._age_s)
+            self.is_overdue = True
+            self.publish_if_changed()
+            self.start()
 
-    def _abandon(self, expected_s: float) -> None:
-        """Answer or bounce every request and set `broken`: nothing interrupts a model that hangs."""
-        fields = {"requests": len(self._batch), "waiting": len(self.waiting), "expected_s": expected_s}
-        log.error("batch hung for %.1f s; the agent exits to be restarted", self._age_s, extra=fields)
+    def _abandon(self, reply: InferReply) -> None:
+        """Answer what runs, bounce what waits and set `broken`: nothing interrupts a model that hangs."""
+        running = self._batch if self.in_service else []
         self._abandoned, self.accepting, self.in_service = True, False, 0
-        self.failed += len(self._batch)
-        reply = error_reply(504, f"the model did not answer within {self._age_s:.0f} s")
-        for job in self._batch:
+        self.failed += len(running)
+        for job in running:
             self._give(job, reply)
-        self._end_trace(len(self._batch), failed=True)
+        self._end_trace(len(running), failed=True)
         while self.waiting:
             job = self.waiting.popleft()
             job.client.bounced(job)
@@ -374,11 +395,16 @@ class AgentCore:
         if self._abandoned or (task.cancelled() and self._closing):
             return
         now, items = time.monotonic(), self.in_service
-        self.in_service = 0
+        self.in_service, self.is_overdue = 0, False
         self.free_at = now
         self.batches += 1
         self.busy_s += now - began_at
         error = asyncio.CancelledError("by the backend") if task.cancelled() else task.exception()
+        if isinstance(error, BackendGone):
+            self.waiting.extendleft(reversed(batch))
+            self._end_trace(items, failed=True)
+            self._abandon(error_reply(500, "the model failed"))
+            return
         if error is None:
             self._failures = 0
             replies = task.result()

@@ -20,7 +20,7 @@ from mark.serving.agent.tenant import Tenant
 
 log = logging.getLogger("mark.agent")
 
-AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+AGAIN_S = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Waits before a model that broke is started again; the last one counts for all further ones."""
 STEADY_S = 60.0
 """A model that served for so long begins anew with the shortest wait."""

@@ -3,14 +3,13 @@
 Requests that fit together are merged into one call of the model and taken apart again. A request that cannot be
 read gets a 4xx of its own. A call that fails, or whose outputs do not fit the requests, is repeated in halves, so
 that only the culprit's answer is an error, and the others of a large batch wait for few calls more. `answering`
-yields the tensors of each call and gets its outputs, or ModelFailed; `answer` and `answer_async` drive it.
+yields the tensors of each call and gets its outputs, or ModelFailed; `answer` drives it, and
+`awaited_answering.answer_async`.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
@@ -18,11 +17,7 @@ from mark.protocols.exchange import Exchange, check_outputs, read_exchanges, too
 from mark.protocols.oip.bodies import BadRequest, Tensors, error_reply
 from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.merging import groups, merge
-from mark.serving.backends.model_thread import ModelThread
 
-ASIDE_BYTES = 64 * 1024
-"""A batch with larger bodies is read on a thread: smaller ones take less time than going there and back."""
-_Turn = tuple[Tensors | None, list[InferReply]]
 Answering = Generator[Tensors, Tensors, list[InferReply]]
 
 
@@ -97,42 +92,3 @@ def answer(steps: Answering, call: Callable[[Tensors], Tensors]) -> list[InferRe
     except StopIteration as done:
         replies: list[InferReply] = done.value
         return replies
-
-
-async def answer_async(
-    requests: Sequence[InferRequest],
-    model: str,
-    inputs: Sequence[TensorSpec],
-    call: Callable[[Tensors], Awaitable[Tensors]],
-    version: str = MODEL_VERSION,
-) -> list[InferReply]:
-    """Answer with a model that one waits for, on the event loop. `call` may raise ModelFailed.
-
-    Large bodies are read, and their answers written, on a thread: the loop has other requests to look after.
-    """
-    steps = answering(requests, model, inputs, version=version)
-    large = sum(len(request.body) for request in requests) > ASIDE_BYTES
-    thread = ModelThread(f"large-{model}") if large else None
-    turn: Callable[[], _Turn] = functools.partial(_turn, next, steps)
-    try:
-        while True:
-            tensors, replies = await thread.run(turn) if thread is not None else turn()
-            if tensors is None:
-                return replies
-            try:
-                found = await call(tensors)
-            except ModelFailed as error:
-                turn = functools.partial(_turn, steps.throw, error)
-            else:
-                turn = functools.partial(_turn, steps.send, found)
-    finally:
-        if thread is not None:
-            thread.end()
-
-
-def _turn(step: Callable[[Any], Tensors], sent: object) -> _Turn:
-    """The tensors of the next call, or None and the replies: no thread's future can carry StopIteration."""
-    try:
-        return step(sent), []
-    except StopIteration as done:
-        return None, done.value

@@ -23,7 +23,8 @@ from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip.bodies import Tensors
 from mark.protocols.oip.generate import SSE_TYPE, write_event
 from mark.protocols.oip.replies import MODEL_VERSION
-from mark.serving.backends.answering import ModelFailed, answer_async
+from mark.serving.backends.answering import ModelFailed
+from mark.serving.backends.awaited_answering import answer_async
 from mark.serving.backends.cpu_credits import SECONDS_PER_CREDIT, CpuCredits
 from mark.serving.passed_on_trace import model_call, trace_of
 

@@ -16,6 +16,7 @@ from mark.ports import Backend, PythonModel
 from mark.protocols.oip.replies import MODEL_VERSION
 from mark.service_spec import BackendSpec, ServedModel
 from mark.serving.backends.emulated import EmulatedBackend
+from mark.serving.backends.isolation import Isolation
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
 from mark.serving.backends.python_streams import PythonStreamBackend
@@ -40,29 +41,24 @@ def python_backend(
     name: str,
     version: str = MODEL_VERSION,
     streams: bool = False,
-    isolated: bool = False,
+    isolation: Isolation | None = None,
     log_level: int = logging.INFO,
 ) -> PythonBackend | ReplicatedBackend:
     """A Python model with these replicas and threads, or as many as this machine has processors for.
 
-    make: can be pickled where there are several replicas. Streams have one. isolated: a single replica has a
-    process of its own, too. log_level: of the replicas' processes.
+    make: can be pickled where there are several replicas. Streams have one. isolation: a single replica has a
+    process of its own, too, and is kept apart. log_level: of the replicas' processes.
     """
     parallelism = wanted.within(processors())
     if parallelism.replicas != wanted.replicas:
         log.warning("%s has a profile of %s replicas x threads; here run %s", name, wanted, parallelism)
     if streams:
         return PythonStreamBackend(make, name=name, version=version, threads=parallelism.threads)
-    if parallelism.replicas == 1 and not isolated:
+    if parallelism.replicas == 1 and isolation is None:
         return PythonBackend(make, name=name, version=version, threads=parallelism.threads)
-    return ReplicatedBackend(make, parallelism, name=name, version=version, log_level=log_level)
-
-
-def loaded(
-    load: Callable[[str, Path | None], Callable[[], PythonModel]], target: str, folder: Path | None
-) -> PythonModel:
-    """The target's model. With functools.partial it is a `make` that can be pickled."""
-    return load(target, folder)()
+    return ReplicatedBackend(
+        make, parallelism, name=name, version=version, isolation=isolation, log_level=log_level
+    )
 
 
 def make_backend(  # noqa: PLR0913 it is given whatever a kind needs
@@ -70,19 +66,19 @@ def make_backend(  # noqa: PLR0913 it is given whatever a kind needs
     served: ServedModel,
     offering: Offering,
     *,
-    load: Callable[[str, Path | None], Callable[[], PythonModel]],
+    make_model: Callable[[str, Path | None], PythonModel],
     now: Callable[[], float],
     speed: Callable[[], float] = real_time,
     rng: np.random.Generator,
     credits_left: float | None = None,
-    isolated: bool = False,
+    isolation: Isolation | None = None,
 ) -> Backend:
     """A backend that has not started. Errors: Misconfigured where its target cannot be one.
 
-    isolated: a Python model gets a process of its own.
+    isolation: a Python model gets a process of its own, and is kept apart from those beside it.
 
-    load: what a Python model's name stands for, its modules looked for in a folder first. now, speed: service time
-    and how fast it moves, for CPU credits. rng: for the noise of an emulated model's times.
+    make_model: makes the Python model of a name, its modules looked for in a folder first; can be pickled. now,
+    speed: service time and how fast it moves, for CPU credits. rng: for the noise of an emulated model's times.
     """
     connections = max(MAX_CONNECTIONS, offering.batch.max_batch) if spec.streams else MAX_CONNECTIONS
     version = served.version or MODEL_VERSION
@@ -102,10 +98,10 @@ def make_backend(  # noqa: PLR0913 it is given whatever a kind needs
             )
         case "python":
             # Loading imports the model's module: that is the starting backend's work, on its own thread.
-            make = functools.partial(loaded, load, spec.target, Path(spec.folder) if spec.folder else None)
+            make = functools.partial(make_model, spec.target, Path(spec.folder) if spec.folder else None)
             parallelism = offering.profile.parallelism
             return python_backend(
-                make, parallelism, name=served.name, version=version, streams=spec.streams, isolated=isolated
+                make, parallelism, name=served.name, version=version, streams=spec.streams, isolation=isolation
             )
         case "oip":
             return OipBackend(spec.target, name=served.name, connections=connections, version=version)

@@ -19,7 +19,8 @@ from mark.ports import InferReply, InferRequest, StreamedReply, Trace
 from mark.protocols.exchange import SAGEMAKER_PATHS
 from mark.protocols.oip.bodies import DTYPES, BadRequest, Tensors, compose_infer, error_reply, parse_infer_reply
 from mark.protocols.oip.replies import MODEL_VERSION
-from mark.serving.backends.answering import ModelFailed, answer_async
+from mark.serving.backends.answering import ModelFailed
+from mark.serving.backends.awaited_answering import answer_async
 from mark.serving.backends.servers import (
     READY_WITHIN_S,
     forward,

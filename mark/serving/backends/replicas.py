@@ -7,6 +7,10 @@ A replica is a new process that loads the model for itself, and not a fork of on
 and onnxruntime, and whatever is on a GPU, do not survive a fork. Memory is shared where the model maps its weights
 from files. A replica that ends or hangs is started again while the others go on with smaller shares; its requests
 get the answer of a failed batch, and nobody else's.
+
+The processes of a model that shares an instance are kept apart (`isolation.py`). Where the last of them ends, the
+backend is gone, and its agent makes another after a while (`agent/tenancies.py`): a batch that waited for it would
+hold the device.
 """
 
 from __future__ import annotations
@@ -14,8 +18,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
+import signal
 import socket
 import sys
+import tempfile
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,10 +31,19 @@ from typing import TypeVar
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Parallelism
 from mark.domain.tensor import TensorSpec
-from mark.ports import InferReply, InferRequest, PythonModel
+from mark.ports import BackendGone, InferReply, InferRequest, PythonModel
 from mark.protocols.oip.bodies import error_reply
 from mark.protocols.oip.replies import MODEL_VERSION
-from mark.serving.backends.replica import Part, Setup, Started, receive, send
+from mark.serving.backends.isolation import (
+    MEMORY_LOOK_S,
+    Isolation,
+    end_first,
+    held_gib,
+    memory_limit_gib,
+    scrubbed,
+)
+from mark.serving.backends.replica import Part, Setup, packed
+from mark.serving.backends.replica_messages import HEAD, MOST_BYTES, Started, read_replies, read_started
 from mark.serving.backends.threads import thread_variables
 from mark.serving.passed_on_trace import model_call, trace_of
 
@@ -61,19 +77,32 @@ class ReplicatedBackend:
         *,
         name: str,
         version: str = MODEL_VERSION,
+        isolation: Isolation | None = None,
         log_level: int = logging.INFO,
     ) -> None:
         """make_model: can be pickled. parallelism: for the processors that are here.
 
-        A replica without a number of threads is not pinned, and its libraries take as many as they like.
+        isolation: of a model that shares its instance; None where it has it alone. A replica without a number of
+        threads is not pinned, and its libraries take as many as they like.
         """
         self._name = name
+        self._isolation = isolation
+        self._has_started = False
         here, threads = sorted(os.sched_getaffinity(0)), parallelism.threads
         self._changed = asyncio.Event()
         self._replicas = [
             _Replica(
-                Setup(make_model, name, version, threads, _part_of(here, i, threads), log_level),
+                Setup(
+                    make_model,
+                    name,
+                    version,
+                    threads,
+                    _part_of(here, i, threads),
+                    log_level,
+                    None if isolation is None else isolation.user,
+                ),
                 self._changed.set,
+                isolation,
             )
             for i in range(parallelism.replicas)
         ]
@@ -88,6 +117,13 @@ class ReplicatedBackend:
             if isinstance(found, BaseException):
                 raise found
             self.inputs, self.outputs = found.inputs, found.outputs
+        self._has_started = True
+
+    @property
+    def is_gone(self) -> bool:
+        """True once no process of a model that shares its instance is left."""
+        is_left = any(replica.is_ready for replica in self._replicas)
+        return self._isolation is not None and self._has_started and not is_left
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         """Have the replicas that are there answer a part each. RuntimeError where all of them ended meanwhile."""
@@ -116,6 +152,8 @@ class ReplicatedBackend:
 
     async def _answer(self, batch: Sequence[InferRequest], variant: str | None) -> list[InferReply]:
         while not (ready := [replica for replica in self._replicas if replica.is_ready]):
+            if self.is_gone:
+                raise BackendGone(f"no process of {self._name} is there")
             self._changed.clear()
             await self._changed.wait()
         parts = divided(batch, len(ready))
@@ -152,8 +190,10 @@ class _Hung(_Lost):
 class _Replica:
     """One place among the replicas: its process, and the next where that ends. `changed`: called at its start."""
 
-    def __init__(self, setup: Setup, changed: Callable[[], None]) -> None:
-        self._setup, self._changed = setup, changed
+    def __init__(self, setup: Setup, changed: Callable[[], None], isolation: Isolation | None) -> None:
+        self._setup, self._changed, self._isolation = setup, changed, isolation
+        self._ending: asyncio.Task[int] | None = None
+        self._scratch = ""
         self._process: Process | None = None
         self._keeping: asyncio.Task[None] | None = None
         self.is_ready = self.is_busy = self._is_hung = False
@@ -170,10 +210,11 @@ class _Replica:
         self.is_busy, self._is_hung = True, False
         try:
             with model_call(trace_of(requests)):
-                await send(self._writer, Part(plain, variant))
-                replies: Sequence[InferReply] = await receive(self._reader)
-        except (asyncio.IncompleteReadError, ConnectionError):
+                await self._send(Part(plain, variant))
+                replies = read_replies(*await self._receive(), len(requests))
+        except _UNFIT:
             self.is_ready = False
+            self._kill()
             raise _Hung if self._is_hung else _Lost from None
         finally:
             self.is_busy = False
@@ -190,13 +231,17 @@ class _Replica:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
         await self._end()
+        if self._scratch:
+            await asyncio.to_thread(shutil.rmtree, os.path.dirname(self._scratch), ignore_errors=True)
 
     async def _keep(self) -> None:
         while True:
-            assert self._process is not None, "start comes first"
-            status = await self._process.wait()
+            assert self._ending is not None, "start comes first"
+            status = await asyncio.shield(self._ending)
             self.is_ready = False
             log.error("a replica of %s ended with status %s; another starts", self._setup.name, status)
+            if self._isolation is not None:  # neighbours have the processors meanwhile
+                await asyncio.sleep(PAUSE_S)
             while not self.is_ready:
                 await self._end()
                 try:
@@ -206,8 +251,33 @@ class _Replica:
                     await asyncio.sleep(PAUSE_S)
             self._changed()
 
+    async def _ended(self, process: Process) -> int:
+        """Wait for the process's end, and bring it about where it holds more memory than it may: its status."""
+        if self._isolation is None or self._isolation.memory_gib is None:
+            return await process.wait()
+        ending = asyncio.ensure_future(process.wait())
+        limit_gib = memory_limit_gib(self._isolation.memory_gib)
+        try:
+            while not (await asyncio.wait({ending}, timeout=MEMORY_LOOK_S))[0]:
+                if (found_gib := held_gib(process.pid)) > limit_gib:
+                    log.error(
+                        "%s holds %.2f GiB of memory and may hold %.2f: its process is ended; raise memory_gib if "
+                        "it needs as much",
+                        *(self._setup.name, found_gib, limit_gib),
+                    )
+                    self._kill()
+            return ending.result()
+        finally:
+            ending.cancel()
+
     async def _launch(self) -> Started:
         setup = self._setup
+        environment = {**os.environ, **_variables(setup.threads), "PYTHONPATH": _search_path()}
+        if self._isolation is not None:
+            self._scratch = self._scratch or _scratch_folder(setup.user)
+            environment = scrubbed(environment) | {"TMPDIR": self._scratch}
+            if setup.user is not None:
+                environment["HOME"] = self._scratch
         ours, theirs = socket.socketpair()
         with theirs:
             self._reader, self._writer = await asyncio.open_connection(sock=ours)
@@ -215,13 +285,18 @@ class _Replica:
                 *(sys.executable, "-P", "-c", RUN, str(theirs.fileno()), *map(str, setup.processors)),
                 stdin=DEVNULL,
                 stdout=_stdout(),
-                env={**os.environ, **_variables(setup.threads), "PYTHONPATH": _search_path()},
+                env=environment,
                 pass_fds=(theirs.fileno(),),
+                start_new_session=True,
             )
+        self._ending = asyncio.create_task(self._ended(self._process))
+        if self._isolation is not None:
+            end_first(self._process.pid)
         try:
-            await send(self._writer, setup)
-            started: Started = await receive(self._reader)
-        except (asyncio.IncompleteReadError, ConnectionError):
+            await self._send(setup)
+            started = read_started(*await self._receive())
+        except _UNFIT:
+            self._kill()
             status = await self._process.wait()
             raise Misconfigured(
                 f"model {setup.name!r} does not start: its process ended with status {status}"
@@ -231,16 +306,49 @@ class _Replica:
         self.is_ready = True
         return started
 
+    async def _send(self, message: object) -> None:
+        self._writer.write(packed(message))
+        await self._writer.drain()
+
+    async def _receive(self) -> tuple[bytes, bytes]:
+        """JSON and bodies of the next message. Errors: those of _UNFIT."""
+        lengths = HEAD.unpack(await self._reader.readexactly(HEAD.size))
+        if sum(lengths) > MOST_BYTES:
+            raise ValueError(f"a message of {sum(lengths)} bytes")
+        text, bodies = [await self._reader.readexactly(length) for length in lengths]
+        return text, bodies
+
     def _kill(self) -> None:
-        if self._process is not None:
+        """End the process, and what it started, if it has not ended."""
+        if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
-                self._process.kill()
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _end(self) -> None:
         if self._process is not None:
             self._kill()
             await self._process.wait()
             self._writer.close()
+        if self._ending is not None:
+            await self._ending
+
+
+_UNFIT = (asyncio.IncompleteReadError, ConnectionError, ValueError)
+"""A process that is gone, or sends what is no message: it is ended then."""
+
+
+def _scratch_folder(user: int | None) -> str:
+    """A folder that only this process reads.
+
+    Only root lists the one around it: an agent that was killed leaves it behind, and its next start may give
+    another model this user.
+    """
+    around = tempfile.mkdtemp(prefix="mark-model-")
+    folder = tempfile.mkdtemp(dir=around)
+    if user is not None:
+        os.chmod(around, 0o711)  # noqa: S103 - entered, and not listed
+        os.chown(folder, user, user)
+    return folder
 
 
 def _part_of(processors: Sequence[int], place: int, threads: int | None) -> tuple[int, ...]:

@@ -16,7 +16,8 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, Trace
 from mark.protocols.oip.bodies import DTYPES, JSON_TYPE, Tensors
 from mark.protocols.oip.replies import MODEL_VERSION
-from mark.serving.backends.answering import ModelFailed, answer_async
+from mark.serving.backends.answering import ModelFailed
+from mark.serving.backends.awaited_answering import answer_async
 from mark.serving.backends.servers import READY_WITHIN_S, post, wait_until_ready
 from mark.serving.http.client import HttpAnswer, HttpClient
 from mark.serving.passed_on_trace import trace_of

@@ -154,7 +154,12 @@ def test_the_factory_makes_what_the_service_names(kind):
         model=model, slo=model.slo, dispatch=DispatchPolicy(), offerings=(offering,), backend=spec, inputs=INPUTS
     )
     backend = make_backend(
-        spec, served, offering, load=lambda _name, _folder: object, now=lambda: 0.0, rng=np.random.default_rng()
+        spec,
+        served,
+        offering,
+        make_model=lambda _name, _folder: object(),
+        now=lambda: 0.0,
+        rng=np.random.default_rng(),
     )
     assert backend.platform == kind
     asyncio.run(backend.close())

@@ -312,6 +312,7 @@ def test_outputs_are_held_to_what_the_model_declares(wrong_outputs, said, monkey
         to=None,
     )
     monkeypatch.setattr(profile, "load_model", lambda *_: Other)
+    monkeypatch.setattr(profile, "make_model", lambda *_: Other())
     with pytest.raises(Misconfigured, match=re.escape(said)) as refused:
         profile.profile_backend(options, as_json=False)
     assert "\n" not in str(refused.value)
@@ -325,7 +326,7 @@ def test_answers_name_the_version_that_serves(kind):
             BackendSpec(kind=kind, target="m:Sum"),
             model,
             model.offerings[0],
-            load=lambda *_: Sum,
+            make_model=lambda *_: Sum(),
             now=time.monotonic,
             rng=np.random.default_rng(0),
         )

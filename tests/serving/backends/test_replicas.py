@@ -230,8 +230,8 @@ def test_one_replica_stays_in_the_process_and_a_small_machine_runs_fewer(monkeyp
     assert type(python_backend(Process, Parallelism(), name="m")) is PythonBackend
 
 
-def loaded(_target: str, _folder: Path | None) -> type[Process]:
-    return Process
+def loaded(_target: str, _folder: Path | None) -> Process:
+    return Process()
 
 
 def test_the_agent_s_backend_runs_the_replicas_of_its_offering_s_profile():
@@ -241,7 +241,7 @@ def test_the_agent_s_backend_runs_the_replicas_of_its_offering_s_profile():
         BackendSpec(kind="python", target="m:Process"),
         served(),
         replace(offering, profile=profile),
-        load=loaded,
+        make_model=loaded,
         now=time.monotonic,
         rng=np.random.default_rng(0),
     )
