@@ -69,6 +69,11 @@ class Turns(Protocol):
         """True once nothing more of it runs."""
         ...
 
+    @property
+    def is_overdue(self) -> bool:
+        """True while its batch takes longer than a neighbour has to wait for."""
+        ...
+
     def begin_batch(self) -> None:
         """Begin a batch of what waits."""
         ...
