@@ -84,6 +84,7 @@ class _Tenancy:
 
     def __init__(self, host: Host, make: MakeTenant, device: Device, placed: TenantSpec) -> None:
         self._host, self._make, self._device, self._placed = host, make, device, placed
+        self._about = {"model": placed.model}
         self._tenant: Tenant | None = None
         self._never = asyncio.Event()
         self.leaving = asyncio.Event()
@@ -120,14 +121,15 @@ class _Tenancy:
         try:
             tenant = self._tenant = await self._make(self._placed, self._device)
         except MarkError as error:
-            log.error("%s cannot be placed here: %s", self._placed.model, error)  # noqa: TRY400 - no fault of ours
+            words = "%s cannot be placed here: %s"
+            log.error(words, self._placed.model, error, extra=self._about)  # noqa: TRY400 - no fault of ours
             return
         tenant.share_rps = self._placed.share_rps
         self._host.add(tenant)
         try:
             if await self._load(tenant) and await self._lasts(tenant):
                 await self._host.drain(tenant, self._never)
-                log.info("%s unloaded", tenant.name)
+                log.info("%s unloaded", tenant.name, extra=self._about)
         finally:
             self._host.remove(tenant)
             self._tenant = None
@@ -141,7 +143,7 @@ class _Tenancy:
                 return False
             loading.result()
         except MarkError as error:
-            log.error("%s", error)  # noqa: TRY400 - the model's error, not ours
+            log.error("%s", error, extra=self._about)  # noqa: TRY400 - the model's error, not ours
             await self._tell(tenant, MemberState.BROKEN)
             return False
         finally:
@@ -149,7 +151,7 @@ class _Tenancy:
             await asyncio.gather(loading, return_exceptions=True)
         tenant.accept()
         await self._host.call_dependency(self._host.announce)
-        log.info("%s loaded", tenant.name)
+        log.info("%s loaded", tenant.name, extra=self._about)
         return True
 
     async def _lasts(self, tenant: Tenant) -> bool:
@@ -159,7 +161,7 @@ class _Tenancy:
         is_broken = broken.done()
         broken.cancel()
         if is_broken:
-            log.error("%s is broken and is started again", tenant.name)
+            log.error("%s is broken and is started again", tenant.name, extra=self._about)
             await self._tell(tenant, MemberState.BROKEN)
         return not is_broken
 
