@@ -161,7 +161,7 @@ async def _share(
 ) -> int:
     """Serve the models that the store places here: each in a process of its own, on its own code."""
     config = _config(identity)
-    users: dict[str, int] = {}
+    users: dict[tuple[str, str], int | None] = {}
 
     async def make(placed: TenantSpec, device: Device) -> Tenant:
         spec = await store.spec(placed.model, placed.version)
@@ -191,19 +191,24 @@ async def _share(
     )
 
 
-def _isolation(served: ServedModel, offering: Offering, users: dict[str, int]) -> Isolation:
-    """How a model is kept apart from those beside it; each gets a user of its own where root runs the agent."""
+def _isolation(served: ServedModel, offering: Offering, users: dict[tuple[str, str], int | None]) -> Isolation:
+    """How a model's version is kept apart from those beside it; `users`: of those that were here before."""
     memory_gib = None if offering.instance_type.accelerator else served.model.memory_gib or None
-    user = None
-    if os.geteuid() == 0:
-        file = Path(served.backend.target.rpartition(":")[0])
-        code = [Path(served.backend.folder)] if served.backend.folder else []
-        closed = unreadable_by_others(needed_folders([*code, file]))
-        if closed is None:
-            user = users.setdefault(served.name, FIRST_USER + len(users))
-        else:
-            log.warning("%s runs as root: %s is closed to other users", served.name, closed)
-    return Isolation(memory_gib, user)
+    key = served.name, served.version
+    if key not in users:
+        users[key] = _user_of(served, FIRST_USER + len(users))
+    return Isolation(memory_gib, users[key])
+
+
+def _user_of(served: ServedModel, user: int) -> int | None:
+    """This user where root runs the agent, and others may read what it needs; None for the agent's own."""
+    if os.geteuid() != 0:
+        return None
+    folder, file = served.backend.folder, Path(served.backend.target.rpartition(":")[0])
+    closed = unreadable_by_others(needed_folders([Path(folder), file] if folder else [file]))
+    if closed is not None:
+        log.warning("%s runs as root, and not as a user of its own: others cannot read %s", served.name, closed)
+    return user if closed is None else None
 
 
 def _config(identity: Identity) -> AgentConfig:

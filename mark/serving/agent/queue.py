@@ -336,7 +336,6 @@ class AgentCore:
         Periods are counted, not the clock: a process that was stopped for a while has not waited meanwhile.
         """
         if isinstance(self._backend, MortalBackend) and self._backend.is_gone and not self._abandoned:
-            log.error("the model's process has ended")
             self._abandon(error_reply(500, "the model failed"))
             return
         if not self.in_service:

@@ -239,7 +239,7 @@ class _Replica:
             assert self._ending is not None, "start comes first"
             status = await asyncio.shield(self._ending)
             self.is_ready = False
-            log.error("a replica of %s ended with status %s; another starts", self._setup.name, status)
+            log.error("a process of %s ended with status %s; another starts", self._setup.name, status)
             if self._isolation is not None:  # neighbours have the processors meanwhile
                 await asyncio.sleep(PAUSE_S)
             while not self.is_ready:
