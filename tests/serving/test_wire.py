@@ -211,7 +211,7 @@ def test_of_2000_forced_requests_those_are_queued_that_can_be_answered_before_ga
 
 def connection() -> tuple[GatewayConnection, Wire, str]:
     config = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1")
-    tenant = Tenant(config, served=served(), offering=offering(), backend=EchoBackend())
+    tenant = Tenant(config, served=served(), offering=offering(batch_s=(0.01,)), backend=EchoBackend())
     made, wire = GatewayConnection(FramePort(standby=False, tenants={tenant.wire_key: tenant})), Wire()
     made.connection_made(wire)
     return made, wire, tenant.wire_key
