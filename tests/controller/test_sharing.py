@@ -123,6 +123,15 @@ def test_a_part_of_the_load_saves_nothing_where_a_fleet_must_serve_the_rest() ->
     assert saved == pytest.approx([0.0, LARGE.usd_per_hour])
 
 
+def test_idle_models_that_lambda_does_not_answer_share_what_each_would_keep_alone() -> None:
+    """Each is given some capacity: a share of none would mean that it is handed over."""
+    idle = [sharer(name, overflow=None) for name in "abc"]
+    (host,) = share_instances(idle, [load(*[0.0] * 60)] * 3).hosts
+    assert [tenant.model for tenant in host.tenants] == ["a", "b", "c"]
+    assert all(tenant.capacity_rps > 0.0 for tenant in host.tenants)
+    assert not share_instances([sharer(name) for name in "abc"], [load(*[0.0] * 60)] * 3).hosts
+
+
 def test_a_load_that_rises_is_expected_to_go_on() -> None:
     yesterday, hour = [2.0] * 1440, [2.0] * 30 + [6.0] * 30
     history = load(*yesterday, *hour)
