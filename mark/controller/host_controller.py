@@ -125,6 +125,9 @@ class HostController:
         self._leaves_at: dict[tuple[str, str], float] = {}
         self._refused_until: dict[str, float] = {}
         self._next_decision_at = start_at + PACK_EVERY_S
+        #: Spending limit and instances of the last decision; an instance that holds nothing was in none.
+        self._decided_under = SpendingLimit.NONE
+        self._decided_on = frozenset(name for name, tenants in self._wanted.items() if tenants)
         self._ready: dict[str, Instance] = {}
         #: All models are where they are wanted and nowhere else.
         self.is_settled = True
@@ -157,9 +160,19 @@ class HostController:
 
     def tick(self, now: float, *, was_lost: bool = False) -> None:
         """Decide anew where that is due or an instance was lost, and move models on their way."""
-        if was_lost or now >= self._next_decision_at:
+        if was_lost or now >= self._next_decision_at or self._is_outdated:
             self.decide(now)
         self._place(now)
+
+    @property
+    def _is_outdated(self) -> bool:
+        """True under another spending limit, or where an instance is there that nothing was decided about.
+
+        One whose launch AWS took later, or that booted when the one who ordered it was lost, would be paid for
+        nothing.
+        """
+        is_new = any(item.stays and item.id not in self._decided_on for item in self._cloud.observe())
+        return is_new or self._limit() is not self._decided_under
 
     def decide(self, now: float) -> None:
         """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
@@ -171,7 +184,7 @@ class HostController:
         fleet = self._cloud.observe()
         staying = {item.id: item for item in fleet if item.stays}
         self._wanted = remaining(self._wanted, staying)
-        limit = self._limit()
+        limit = self._decided_under = self._limit()
         refused = tuple(sorted(name for name, until in self._refused_until.items() if until > now))
         if limit is not SpendingLimit.NONE:
             refused = tuple(sorted(self._instance_types))
@@ -199,6 +212,7 @@ class HostController:
         left = self._give_up(surplus, now) if surplus and not is_booting else surplus
         soon = is_booting or left or any(until > now for until in self._refused_until.values())
         self._next_decision_at = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
+        self._decided_on = frozenset(item.id for item in self._cloud.observe())
         self._journal.append(
             PlacementDecision(
                 at=now,

@@ -1,0 +1,155 @@
+"""The controller of shared instances beside what happens between two of its hourly decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mark.controller.host_controller import HostController
+from mark.controller.placement_journal import PlacementDecision
+from mark.controller.sharing import Sharer
+from mark.domain.billing.spending import SpendingLimit
+from mark.domain.demand import Demand
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.host_spec import TenantSpec
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.orders import Drain, Fact, Launch, Order
+from tests.planner.builders import offering
+
+SLO = Slo(latency_s=0.6, target=0.98)
+ON_DEMAND = offering("c5.large", rps=20.0, usd_per_hour=0.085)
+MODELS = ("m0", "m1")
+
+
+@dataclass
+class FakeCloud:
+    """Rents at once, or once `is_throttled` is over."""
+
+    instances: list[Instance] = field(default_factory=list)
+    launched: list[Launch] = field(default_factory=list)
+    is_throttled: bool = False
+
+    def observe(self) -> FleetView:
+        return FleetView(instances=tuple(self.instances))
+
+    def drain_facts(self) -> Sequence[Fact]:
+        return ()
+
+    def acknowledge(self) -> None:
+        pass
+
+    def submit(self, order: Order) -> None:
+        match order:
+            case Launch():
+                self.launched.append(order)
+                if not self.is_throttled:
+                    self.rent(order)
+            case Drain():
+                self.instances = [
+                    replace(item, state=InstanceState.DRAINING) if item.id in order.instances else item
+                    for item in self.instances
+                ]
+            case _:
+                raise AssertionError(order)
+
+    def rent(self, order: Launch) -> None:
+        name = f"i-{len(self.instances)}"
+        self.instances.append(
+            Instance(
+                id=name,
+                offering=order.offering,
+                role=Role.SERVING,
+                state=InstanceState.PENDING,
+                token=order.token,
+                launched_at=0.0,
+            )
+        )
+
+    def boot(self) -> None:
+        self.instances = [replace(item, state=InstanceState.READY) for item in self.instances]
+
+
+class FakeHosts:
+    """Holds at once what it is told to."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, tuple[TenantSpec, ...]] = {}
+
+    def loaded(self, instance: str) -> frozenset[str]:
+        return frozenset(one.model for one in self.held.get(instance, ()))
+
+    def loading(self, _instance: str) -> frozenset[str]:
+        return frozenset()
+
+    def accepts(self, instance: str, model: str) -> bool:
+        return model in self.loaded(instance)
+
+    def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
+        self.held[instance] = tuple(tenants)
+
+    def shared_rps(self, _model: str) -> float:
+        return 0.0
+
+
+def controller(
+    cloud: FakeCloud,
+    hosts: FakeHosts,
+    *,
+    told: Mapping[str, Sequence[TenantSpec]] | None = None,
+    limits: Sequence[SpendingLimit] = (),
+) -> HostController:
+    """Of two models without Lambda. limits: the last one is in force."""
+    decisions: list[PlacementDecision] = []
+    return HostController(
+        [
+            Sharer(
+                model=ModelSpec(name=name, slo=SLO, memory_gib=1.0), slo=SLO, offerings=(ON_DEMAND,), overflow=None
+            )
+            for name in MODELS
+        ],
+        cloud=cloud,
+        hosts=hosts,
+        history=lambda _number, at, _units: Demand(end_at=at, mean_rps=(1.5,) * 60, max_rps=(1.5,) * 60),
+        start_at=0.0,
+        journal=decisions,
+        told=told,
+        limit=lambda: limits[-1] if limits else SpendingLimit.NONE,
+    )
+
+
+def test_an_instance_that_booted_when_its_leader_was_lost_is_used_at_once() -> None:
+    cloud, hosts = FakeCloud(), FakeHosts()
+    controller(cloud, hosts).decide(0.0)
+    after = controller(cloud, hosts, told=hosts.held)
+    cloud.boot()
+    after.tick(5.0)
+    assert len(cloud.launched) == 1
+    assert hosts.loaded("i-0") == set(MODELS)
+
+
+def test_an_instance_whose_launch_was_throttled_is_used_once_it_is_there() -> None:
+    cloud, hosts = FakeCloud(is_throttled=True), FakeHosts()
+    found = controller(cloud, hosts)
+    found.decide(0.0)
+    (order,) = cloud.launched
+    found.tick(5.0)
+    assert len(cloud.launched) == 1
+    cloud.rent(order)
+    cloud.boot()
+    found.tick(10.0)
+    assert len(cloud.launched) == 1
+    assert hosts.loaded("i-0") == set(MODELS)
+
+
+def test_a_pause_and_its_end_count_at_once() -> None:
+    cloud, hosts, limits = FakeCloud(), FakeHosts(), [SpendingLimit.NONE]
+    found = controller(cloud, hosts, limits=limits)
+    found.decide(0.0)
+    cloud.boot()
+    found.tick(5.0)
+    limits.append(SpendingLimit.PAUSE)
+    found.tick(10.0)
+    assert not any(found.placement.values())
+    limits.append(SpendingLimit.NONE)
+    found.tick(15.0)
+    assert [len(tenants) for tenants in found.placement.values()] == [2]
