@@ -56,8 +56,8 @@ class LiveHosts:
         self._members: dict[str, dict[str, Member]] = {}
 
     def look(self) -> None:
-        """Read what the agents announce now."""
-        self._members = {}
+        """Read what the agents announce now, and what they are told: a store may have lost that."""
+        self._told, self._members = self._store.hosts(), {}
         for member in self._store.members():
             if member.share_rps is not None:
                 self._members.setdefault(member.instance, {})[member.model] = member
