@@ -3,7 +3,7 @@
 What they hold is decided by `controller/sharing.py`, each hour and when one is lost. A model is loaded where its
 tenancy begins, once there is memory for it. It is taken away when its last request there is answered. One that
 Lambda cannot answer in time is first loaded where it moves to; where it moves to no shared instance, its own fleet
-gets time to boot.
+gets time to boot, and more where it is late.
 
 It acts through two ports, the cloud and what its instances hold, so a replay and a live service run the same code.
 Whoever takes over goes on from what they say.
@@ -45,6 +45,8 @@ SOON_S = 60.0
 """While instances boot, and after a refused launch, it is decided anew after so long."""
 HAND_OVER_S = 120.0
 """Beside the time to boot, for the plan of a model's own fleet: a tick, and some minutes of load to plan by."""
+LATE_S = 1800.0
+"""A fleet that does not serve then is waited for so long: until what does not boot was ended and launched anew."""
 
 
 class Hosts(Protocol):
@@ -60,6 +62,10 @@ class Hosts(Protocol):
 
     def accepts(self, instance: str, model: str) -> bool:
         """True where a model that is loaded takes new requests: not while it answers its last ones."""
+        ...
+
+    def has_own(self, model: str) -> bool:
+        """True where an instance of the model's own takes requests."""
         ...
 
     def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
@@ -331,7 +337,9 @@ class HostController:
             told = self._told[name]
             self._hold(name, {**told, model: replace(told[model], share_rps=0.0)})
         boot_s = max(item.boot_s for item in self._sharers[model].offerings)
-        return now < self._leaves_at.setdefault((name, model), now + boot_s + HAND_OVER_S)
+        leaves_at = self._leaves_at.setdefault((name, model), now + boot_s + HAND_OVER_S)
+        is_awaited = self._limit() is not SpendingLimit.PAUSE and not self._hosts.has_own(model)
+        return now < leaves_at + (LATE_S if is_awaited else 0.0)
 
     @property
     def _is_stuck(self) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mark.controller.host_controller import HostController
+from mark.controller.host_controller import HAND_OVER_S, LATE_S, HostController
 from mark.controller.placement_journal import PlacementDecision
-from mark.controller.sharing import Sharer
+from mark.controller.sharing import PACK_EVERY_S, Sharer
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
@@ -74,6 +74,7 @@ class FakeHosts:
 
     def __init__(self) -> None:
         self.held: dict[str, tuple[TenantSpec, ...]] = {}
+        self.own: set[str] = set()
 
     def loaded(self, instance: str) -> frozenset[str]:
         return frozenset(one.model for one in self.held.get(instance, ()))
@@ -83,6 +84,9 @@ class FakeHosts:
 
     def accepts(self, instance: str, model: str) -> bool:
         return model in self.loaded(instance)
+
+    def has_own(self, model: str) -> bool:
+        return model in self.own
 
     def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
         self.held[instance] = tuple(tenants)
@@ -97,6 +101,7 @@ def controller(
     *,
     told: Mapping[str, Sequence[TenantSpec]] | None = None,
     limits: Sequence[SpendingLimit] = (),
+    load_rps: Callable[[float], float] = lambda _: 1.5,
 ) -> HostController:
     """Of two models without Lambda. limits: the last one is in force."""
     decisions: list[PlacementDecision] = []
@@ -109,7 +114,9 @@ def controller(
         ],
         cloud=cloud,
         hosts=hosts,
-        history=lambda _number, at, _units: Demand(end_at=at, mean_rps=(1.5,) * 60, max_rps=(1.5,) * 60),
+        history=lambda _number, at, _units: Demand(
+            end_at=at, mean_rps=(load_rps(at),) * 60, max_rps=(load_rps(at),) * 60
+        ),
         start_at=0.0,
         journal=decisions,
         told=told,
@@ -153,3 +160,19 @@ def test_a_pause_and_its_end_count_at_once() -> None:
     limits.append(SpendingLimit.NONE)
     found.tick(15.0)
     assert [len(tenants) for tenants in found.placement.values()] == [2]
+
+
+def test_whom_lambda_does_not_answer_stays_while_its_own_fleet_is_late() -> None:
+    cloud, hosts = FakeCloud(), FakeHosts()
+    found = controller(cloud, hosts, load_rps=lambda at: 0.0 if at >= PACK_EVERY_S else 1.5)
+    found.decide(0.0)
+    cloud.boot()
+    found.tick(5.0)
+    found.tick(PACK_EVERY_S)
+    assert not any(found.placement.values())
+    hosts.own = {"m0"}
+    late_at = PACK_EVERY_S + ON_DEMAND.boot_s + HAND_OVER_S
+    found.tick(late_at + 1.0)
+    assert hosts.loaded("i-0") == {"m1"}
+    found.tick(late_at + LATE_S + 1.0)
+    assert not hosts.loaded("i-0")
