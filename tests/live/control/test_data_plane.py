@@ -101,7 +101,7 @@ def test_a_unit_has_what_was_finished_and_missed_since_the_one_before(tmp_path: 
 
 
 def test_a_controller_that_takes_over_does_not_take_shared_load_for_the_models_own(tmp_path: Path) -> None:
-    """What shared instances took of each unit before it acted is not counted: they are believed to have gone on."""
+    """What shared instances took of each unit before it acted is not told: they are believed to have gone on."""
     with EmbeddedRedis(tmp_path / "redis") as server:
         store = ServiceStore(connect(server.url), "shop")
         store.put_clock(ClockAnchor(wall_at=steady_time(), service_at=BEGAN + 125.0, speed=0.0))
