@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Protocol
 
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord, note_launches
 from mark.controller.limits.spending_limit import no_spending_limit
 from mark.controller.placement_journal import PlacementDecision, PlacementJournal
 from mark.controller.placement_orders import eviction_orders, launch_reason, tenant_orders
@@ -130,6 +131,8 @@ class HostController:
         #: When a model is taken away that gets a fleet of its own, by instance and model.
         self._leaves_at: dict[tuple[str, str], float] = {}
         self._refused_until: dict[str, float] = {}
+        #: What became of launches, of offerings whose instances did not become ready.
+        self._launches: tuple[LaunchRecord, ...] = ()
         self._next_decision_at = start_at + PACK_EVERY_S
         #: Spending limit and instances of the last decision; an instance that holds nothing was in none.
         self._decided_under = SpendingLimit.NONE
@@ -184,10 +187,14 @@ class HostController:
         """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
         self._ordered, self._count = [], self._count + 1
         self._tokens = (f"s{self._count}-{place}" for place in count(1))
-        for fact in self._cloud.drain_facts():
+        fleet, facts = self._cloud.observe(), self._cloud.drain_facts()
+        for fact in facts:
             if isinstance(fact, LaunchRefused):
                 self._refused_until[fact.offering] = now + SOON_S
-        fleet = self._cloud.observe()
+        self._launches = note_launches(self._launches, facts, fleet, now, LaunchBreakerPolicy())
+        for record in self._launches:
+            if record.is_open(now):
+                self._refused_until[record.offering] = record.closes_at
         staying = {item.id: item for item in fleet if item.stays}
         self._wanted = remaining(self._wanted, staying)
         limit = self._decided_under = self._limit()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mark.controller.host_controller import HAND_OVER_S, LATE_S, HostController
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
 from mark.controller.placement_journal import PlacementDecision
 from mark.controller.sharing import PACK_EVERY_S, Sharer
 from mark.domain.billing.spending import SpendingLimit
@@ -13,7 +14,7 @@ from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.host_spec import TenantSpec
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.orders import Drain, Fact, Launch, Order
+from mark.domain.orders import Drain, Fact, Launch, LaunchFailed, Order
 from tests.planner.builders import offering
 
 SLO = Slo(latency_s=0.6, target=0.98)
@@ -27,13 +28,15 @@ class FakeCloud:
 
     instances: list[Instance] = field(default_factory=list)
     launched: list[Launch] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
     is_throttled: bool = False
 
     def observe(self) -> FleetView:
         return FleetView(instances=tuple(self.instances))
 
     def drain_facts(self) -> Sequence[Fact]:
-        return ()
+        facts, self.facts = self.facts, []
+        return facts
 
     def acknowledge(self) -> None:
         pass
@@ -64,6 +67,12 @@ class FakeCloud:
                 launched_at=0.0,
             )
         )
+
+    def fail(self, at: float) -> None:
+        """The instance ends before its agent has ever been there."""
+        (lost,) = self.instances
+        self.instances = []
+        self.facts.append(LaunchFailed(instance=lost.id, offering=lost.offering, code="", detail="", at=at))
 
     def boot(self) -> None:
         self.instances = [replace(item, state=InstanceState.READY) for item in self.instances]
@@ -176,3 +185,15 @@ def test_whom_lambda_does_not_answer_stays_while_its_own_fleet_is_late() -> None
     assert hosts.loaded("i-0") == {"m1"}
     found.tick(late_at + LATE_S + 1.0)
     assert not hosts.loaded("i-0")
+
+
+def test_an_offering_whose_instances_never_become_ready_is_not_launched_again_and_again() -> None:
+    cloud, hosts = FakeCloud(), FakeHosts()
+    found = controller(cloud, hosts)
+    found.decide(0.0)
+    for at in (100.0, 200.0, 300.0):
+        cloud.fail(at)
+        found.tick(at, was_lost=True)
+    assert len(cloud.launched) == 3
+    found.tick(300.0 + LaunchBreakerPolicy().open_s)
+    assert len(cloud.launched) == 4, "one is tried later"
