@@ -337,16 +337,18 @@ class HostController:
         return True
 
     def _is_left(self, name: str, model: str, now: float) -> bool:
-        """True where a model that no shared instance is to hold still has time for its own fleet to boot."""
-        if any(model in self._models_on(other) for other in self._wanted):
+        """True where a model that no shared instance is to hold still has time for its own fleet to boot.
+
+        Under a pause none boots.
+        """
+        if self._limit() is SpendingLimit.PAUSE or any(model in self._models_on(other) for other in self._wanted):
             return False
         if (name, model) not in self._leaves_at:
             told = self._told[name]
             self._hold(name, {**told, model: replace(told[model], share_rps=0.0)})
         boot_s = max(item.boot_s for item in self._sharers[model].offerings)
         leaves_at = self._leaves_at.setdefault((name, model), now + boot_s + HAND_OVER_S)
-        is_awaited = self._limit() is not SpendingLimit.PAUSE and not self._hosts.has_own(model)
-        return now < leaves_at + (LATE_S if is_awaited else 0.0)
+        return now < leaves_at + (0.0 if self._hosts.has_own(model) else LATE_S)
 
     @property
     def _is_stuck(self) -> bool:

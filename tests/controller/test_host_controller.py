@@ -165,7 +165,8 @@ def test_a_pause_and_its_end_count_at_once() -> None:
     found.tick(5.0)
     limits.append(SpendingLimit.PAUSE)
     found.tick(10.0)
-    assert not any(found.placement.values())
+    assert not hosts.loaded("i-0")
+    assert [item.state for item in cloud.instances] == [InstanceState.DRAINING]
     limits.append(SpendingLimit.NONE)
     found.tick(15.0)
     assert [len(tenants) for tenants in found.placement.values()] == [2]
