@@ -176,9 +176,9 @@ def expected_by(sharer: Sharer, history: Demand) -> tuple[Demand, np.ndarray]:
 
 def saved_usd_per_hour(sharer: Sharer, rates: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """Savings of capacity up to each level, shape of `levels`. rates: the load in each block, requests/s."""
-    if not rates.any():
-        return np.zeros(levels.size)
     alone = usd_per_hour_alone(sharer, rates)
+    if not rates.any():  # whom Lambda does not answer rents an instance all the same
+        return np.where(levels > 0.0, 0.0 if sharer.has_backup else alone, 0.0)
     if not sharer.has_backup:
         rests = [np.maximum(rates - level, 0.0) for level in levels]
         left = np.array([usd_per_hour_alone(sharer, rest) if rest.any() else 0.0 for rest in rests])

@@ -174,7 +174,7 @@ def test_a_pause_and_its_end_count_at_once() -> None:
 
 def test_whom_lambda_does_not_answer_stays_while_its_own_fleet_is_late() -> None:
     cloud, hosts = FakeCloud(), FakeHosts()
-    found = controller(cloud, hosts, load_rps=lambda at: 0.0 if at >= PACK_EVERY_S else 1.5)
+    found = controller(cloud, hosts, load_rps=lambda at: 500.0 if at >= PACK_EVERY_S else 1.5)
     found.decide(0.0)
     cloud.boot()
     found.tick(5.0)
@@ -198,3 +198,12 @@ def test_an_offering_whose_instances_never_become_ready_is_not_launched_again_an
     assert len(cloud.launched) == 3
     found.tick(300.0 + LaunchBreakerPolicy().open_s)
     assert len(cloud.launched) == 4, "one is tried later"
+
+
+def test_models_without_load_that_lambda_does_not_answer_share_an_instance_too() -> None:
+    """Each would rent one of its own otherwise."""
+    cloud, hosts = FakeCloud(), FakeHosts()
+    found = controller(cloud, hosts, load_rps=lambda _: 0.0)
+    found.decide(0.0)
+    assert len(cloud.launched) == 1
+    assert all(found.planned_rps(name) > 0.0 for name in MODELS)
