@@ -3,7 +3,7 @@
 What they hold is decided by `controller/sharing.py`, each hour and when one is lost. A model is loaded where its
 tenancy begins, once there is memory for it. It is taken away when its last request there is answered. One that
 Lambda cannot answer in time is first loaded where it moves to; where it moves to no shared instance, its own fleet
-gets time to boot.
+gets time to boot, and more where it is late.
 
 It acts through two ports, the cloud and what its instances hold, so a replay and a live service run the same code.
 Whoever takes over goes on from what they say.
@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Protocol
 
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord, note_launches
 from mark.controller.limits.spending_limit import no_spending_limit
 from mark.controller.placement_journal import PlacementDecision, PlacementJournal
 from mark.controller.placement_orders import eviction_orders, launch_reason, tenant_orders
@@ -45,6 +46,8 @@ SOON_S = 60.0
 """While instances boot, and after a refused launch, it is decided anew after so long."""
 HAND_OVER_S = 120.0
 """Beside the time to boot, for the plan of a model's own fleet: a tick, and some minutes of load to plan by."""
+LATE_S = 1800.0
+"""A fleet that does not serve then is waited for so long: until what does not boot was ended and launched anew."""
 
 
 class Hosts(Protocol):
@@ -60,6 +63,10 @@ class Hosts(Protocol):
 
     def accepts(self, instance: str, model: str) -> bool:
         """True where a model that is loaded takes new requests: not while it answers its last ones."""
+        ...
+
+    def has_own(self, model: str) -> bool:
+        """True where an instance of the model's own takes requests."""
         ...
 
     def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
@@ -124,7 +131,12 @@ class HostController:
         #: When a model is taken away that gets a fleet of its own, by instance and model.
         self._leaves_at: dict[tuple[str, str], float] = {}
         self._refused_until: dict[str, float] = {}
+        #: What became of launches, of offerings whose instances did not become ready.
+        self._launches: tuple[LaunchRecord, ...] = ()
         self._next_decision_at = start_at + PACK_EVERY_S
+        #: Spending limit and instances of the last decision; an instance that holds nothing was in none.
+        self._decided_under = SpendingLimit.NONE
+        self._decided_on = frozenset(name for name, tenants in self._wanted.items() if tenants)
         self._ready: dict[str, Instance] = {}
         #: All models are where they are wanted and nowhere else.
         self.is_settled = True
@@ -157,21 +169,35 @@ class HostController:
 
     def tick(self, now: float, *, was_lost: bool = False) -> None:
         """Decide anew where that is due or an instance was lost, and move models on their way."""
-        if was_lost or now >= self._next_decision_at:
+        if was_lost or now >= self._next_decision_at or self._is_outdated:
             self.decide(now)
         self._place(now)
+
+    @property
+    def _is_outdated(self) -> bool:
+        """True under another spending limit, or where an instance is there that nothing was decided about.
+
+        One whose launch AWS took later, or that booted when the one who ordered it was lost, would be paid for
+        nothing.
+        """
+        is_new = any(item.stays and item.id not in self._decided_on for item in self._cloud.observe())
+        return is_new or self._limit() is not self._decided_under
 
     def decide(self, now: float) -> None:
         """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
         self._ordered, self._count = [], self._count + 1
         self._tokens = (f"s{self._count}-{place}" for place in count(1))
-        for fact in self._cloud.drain_facts():
+        fleet, facts = self._cloud.observe(), self._cloud.drain_facts()
+        for fact in facts:
             if isinstance(fact, LaunchRefused):
                 self._refused_until[fact.offering] = now + SOON_S
-        fleet = self._cloud.observe()
+        self._launches = note_launches(self._launches, facts, fleet, now, LaunchBreakerPolicy())
+        for record in self._launches:
+            if record.is_open(now):
+                self._refused_until[record.offering] = record.closes_at
         staying = {item.id: item for item in fleet if item.stays}
         self._wanted = remaining(self._wanted, staying)
-        limit = self._limit()
+        limit = self._decided_under = self._limit()
         refused = tuple(sorted(name for name, until in self._refused_until.items() if until > now))
         if limit is not SpendingLimit.NONE:
             refused = tuple(sorted(self._instance_types))
@@ -199,6 +225,7 @@ class HostController:
         left = self._give_up(surplus, now) if surplus and not is_booting else surplus
         soon = is_booting or left or any(until > now for until in self._refused_until.values())
         self._next_decision_at = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
+        self._decided_on = frozenset(item.id for item in self._cloud.observe())
         self._journal.append(
             PlacementDecision(
                 at=now,
@@ -310,14 +337,18 @@ class HostController:
         return True
 
     def _is_left(self, name: str, model: str, now: float) -> bool:
-        """True where a model that no shared instance is to hold still has time for its own fleet to boot."""
-        if any(model in self._models_on(other) for other in self._wanted):
+        """True where a model that no shared instance is to hold still has time for its own fleet to boot.
+
+        Under a pause none boots.
+        """
+        if self._limit() is SpendingLimit.PAUSE or any(model in self._models_on(other) for other in self._wanted):
             return False
         if (name, model) not in self._leaves_at:
             told = self._told[name]
             self._hold(name, {**told, model: replace(told[model], share_rps=0.0)})
         boot_s = max(item.boot_s for item in self._sharers[model].offerings)
-        return now < self._leaves_at.setdefault((name, model), now + boot_s + HAND_OVER_S)
+        leaves_at = self._leaves_at.setdefault((name, model), now + boot_s + HAND_OVER_S)
+        return now < leaves_at + (0.0 if self._hosts.has_own(model) else LATE_S)
 
     @property
     def _is_stuck(self) -> bool:

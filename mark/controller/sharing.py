@@ -175,14 +175,10 @@ def expected_by(sharer: Sharer, history: Demand) -> tuple[Demand, np.ndarray]:
 
 
 def saved_usd_per_hour(sharer: Sharer, rates: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Savings of capacity up to each level, shape of `levels`. rates: the load in each block, requests/s.
-
-    A model that Lambda cannot answer in time keeps an instance though no load is expected: a shared one saves that.
-    """
-    if not rates.any():
-        kept_usd = 0.0 if sharer.has_backup else usd_per_hour_alone(sharer, np.zeros(1))
-        return np.where(levels > 0.0, kept_usd, 0.0)
+    """Savings of capacity up to each level, shape of `levels`. rates: the load in each block, requests/s."""
     alone = usd_per_hour_alone(sharer, rates)
+    if not rates.any():  # whom Lambda does not answer rents an instance all the same
+        return np.where(levels > 0.0, 0.0 if sharer.has_backup else alone, 0.0)
     if not sharer.has_backup:
         rests = [np.maximum(rates - level, 0.0) for level in levels]
         left = np.array([usd_per_hour_alone(sharer, rest) if rest.any() else 0.0 for rest in rests])

@@ -218,6 +218,10 @@ class _Held:
         """Requests/s that shared instances took in the last minute."""
         return self._plane.shared_rps(self._numbers[model])
 
+    def has_own(self, _model: str) -> bool:
+        """True: a replay gives a fleet the time that a boot is planned with."""
+        return True
+
     def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
         """Have it hold these models."""
         device, here, now = self._cloud.slots()[instance], self.loaded(instance), self._plane.now

@@ -160,6 +160,9 @@ class BenchLink:
     async def leave(self, instance: str) -> None:
         """Nobody counts."""
 
+    async def host(self, _instance: str) -> None:
+        """It has one model."""
+
 
 def _member(name: str, number: int, port: int) -> Member:
     return Member(

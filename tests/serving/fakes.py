@@ -32,7 +32,7 @@ class FakeStore:
         self.versioned: tuple[ModelVersions, ...] = ()
         self.reports: dict[tuple[str, int], GatewayReport] = {}
         self.warmings: tuple[Warmed, ...] = ()
-        self.asked_warmed = self.told_clock = self.refused = 0
+        self.asked_warmed = self.told_clock = self.refused = self.asked_host = 0
         self.away = False
         self.lose_report_answers = 0
         self.spending = SpendingLimit.NONE
@@ -100,6 +100,7 @@ class FakeStore:
 
     async def host(self, instance: str) -> HostSpec | None:
         self._ask()
+        self.asked_host += 1
         return self.hosts.get(instance)
 
     def total(self, field: str) -> float:

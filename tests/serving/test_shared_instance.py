@@ -45,6 +45,13 @@ class NotThere(EchoBackend):
         raise Misconfigured("no such file")
 
 
+class Endless(EchoBackend):
+    """A model that loads for ever."""
+
+    async def start(self) -> None:
+        await asyncio.Event().wait()
+
+
 class Failing(EchoBackend):
     """A model that fails on every batch."""
 
@@ -183,6 +190,34 @@ def test_models_are_placed_served_and_evicted() -> None:
     run(test())
 
 
+def test_a_model_that_is_not_wanted_any_more_while_it_loads_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        async with shared({"two": Endless}) as service:
+            service.place(*MODELS)
+            await service.until_serving("one")
+            await until(lambda: truth(service.state("two") is MemberState.STARTING))
+            service.place("one")
+            await until(lambda: truth(service.backends["two"][0].closed))
+
+    run(test())
+
+
+def test_a_store_that_has_lost_what_an_instance_is_to_hold_takes_no_model_away() -> None:
+    async def test() -> None:
+        async with shared() as service:
+            service.place(*MODELS)
+            await service.until_serving(*MODELS)
+            service.store.hosts.clear()
+            asked = service.store.asked_host
+            await until(lambda: truth(service.store.asked_host > asked + 1))
+            service.place("one")
+            await until(lambda: truth(service.state("two") is None))
+            assert await service.ask("one") == 200
+            assert len(service.backends["one"]) == 1, "it was never taken away"
+
+    run(test())
+
+
 def test_one_batch_runs_at_a_time_and_nothing_is_lost() -> None:
     async def test() -> None:
         Watched.most = 0
@@ -202,6 +237,8 @@ def test_a_model_that_does_not_load_or_breaks_is_its_own_matter() -> None:
             service.place(*MODELS)
             await service.until_serving("one")
             await until(lambda: truth(service.state("two") is MemberState.BROKEN))
+            await until(lambda: truth(len(service.backends["two"]) > 1))
+            assert service.backends["two"][0].closed, "it holds neither memory nor a process"
             assert await service.ask("two") == 503
             assert await service.ask("one") == 200
         async with shared({"two": Failing}) as service:

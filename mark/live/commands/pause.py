@@ -32,7 +32,7 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
 
     Raises Misconfigured where no such service is up, and typer.Exit where it has not come about, having said so.
     """
-    store, names = service_store(settings)
+    store, _ = service_store(settings)
     service = settings.service.name
     adopt_wall(store)
     PAUSE.write(store, PauseRequest(on=on, at=store.clock().service_time(steady_time())))
@@ -41,8 +41,8 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
         acknowledged = _until(lambda: _is_acknowledged(store, on=on), ACKNOWLEDGED_WITHIN_S)
         if on and acknowledged:
             report("instances answer what they hold and end", 0.0)
-            _until(lambda: _left(store, names) == 0, ENDED_S)
-    left = _left(store, names)
+            _until(lambda: _left(store) == 0, ENDED_S)
+    left = _left(store)
     outside = acknowledged and not on and _limit_cause(store) is LimitCause.OUTSIDE
     if as_json:
         show_json(_document(store, service, on=on, acknowledged=acknowledged, left=left))
@@ -103,8 +103,9 @@ def _limit_cause(store: ServiceStore) -> LimitCause | None:
     return None if budget is None else budget.limit_cause
 
 
-def _left(store: ServiceStore, names: tuple[str, ...]) -> int:
-    """Instances that have not ended, by the ledger."""
+def _left(store: ServiceStore) -> int:
+    """Instances that have not ended, shared ones too, by the ledger."""
+    names = [model.name for model in store.spec().billed]
     changes = (change for name in names for change in store.transitions(name) if not change.is_reading)
     last = {change.instance: change.state for change in changes}
     return sum(1 for state in last.values() if state not in ENDED)

@@ -39,7 +39,9 @@ class LiveDataPlane:
         monitor: MonitorPolicy | None,
         target: float,
         warmed: Callable[[], int] = lambda: 0,
+        shared_rps: float = 0.0,
     ) -> None:
+        """shared_rps: what shared instances took in the history's last unit."""
         self._warmed = warmed
         self._store, self._model, self._clock = store, model, clock
         self._next_unit_at = next_unit_at
@@ -50,7 +52,7 @@ class LiveDataPlane:
         self._monitor = MonitorState(opened_at=clock.now(), finished=before.finished, missed=before.missed)
         self._closed: SloWindow | None = None
         self._clients, self._sizes, self._shared = traffic.clients, traffic.sizes, traffic.shared
-        self._shared_rps = 0.0
+        self._shared_rps, self._began_at = shared_rps, clock.now()
         self._accuracy, self._outcomes = _accuracy_of(traffic), traffic.outcomes
 
     def next_unit(self) -> DemandUnit | None:
@@ -74,9 +76,15 @@ class LiveDataPlane:
         )
 
     def _own_part(self, unit: DemandUnit, traffic: ModelTraffic, speed: float) -> DemandUnit:
-        """The part of a unit that shared instances did not take since the last call."""
-        taken, self._shared = traffic.shared - self._shared, traffic.shared
-        self._shared_rps = min(unit.mean_rps, taken * speed / UNIT_S)
+        """The part of a unit that shared instances did not take since the last call.
+
+        Of a unit that began before this controller acted, they are believed to have taken what they did before.
+        """
+        taken = traffic.shared - self._shared if traffic.shared >= self._shared else traffic.shared
+        self._shared, taken_rps = traffic.shared, taken * speed / UNIT_S
+        if unit.start_at < self._began_at:
+            taken_rps = max(taken_rps, self._shared_rps)
+        self._shared_rps = min(unit.mean_rps, taken_rps)
         return above_shared(unit, self._shared_rps)
 
     def _take_sizes(self, traffic: ModelTraffic) -> SizeCounts:

@@ -24,6 +24,7 @@ from mark.controller.service_time_ratios import measured_ratios
 from mark.controller.sharing import own_history
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
+from mark.domain.demand import Demand
 from mark.domain.host_spec import SHARED
 from mark.domain.lease import Lease
 from mark.domain.load.announced_events import Events, events_of
@@ -117,7 +118,7 @@ class DriverFactory:
             spending_limit=shared.spending_limit,
             notes=retraining.notes,
         )
-        plane = self._plane(model, clock, warmer, written.history.end_at)
+        plane = self._plane(model, clock, warmer, written.history)
         controller = Controller(
             policy=policy,
             clock=clock,
@@ -219,13 +220,14 @@ class DriverFactory:
             gateways=self._settings.service.gateway_count,
         )
 
-    def _plane(self, model: LiveModel, clock: ServiceClock, warmer: Warmer, next_unit_at: float) -> LiveDataPlane:
+    def _plane(self, model: LiveModel, clock: ServiceClock, warmer: Warmer, history: Demand) -> LiveDataPlane:
         policy = model.bundle.controller
         return LiveDataPlane(
             self._store,
             model.name,
             clock=clock,
-            next_unit_at=next_unit_at,
+            next_unit_at=history.end_at,
+            shared_rps=history.shared_rps[-1] if history.shared_rps else 0.0,
             monitor=policy.monitor,
             target=policy.slo.target,
             warmed=warmer.believed,

@@ -54,13 +54,16 @@ class LiveHosts:
         self._store, self._versions, self.shared_rps = store, versions, shared_rps
         self._told: dict[str, HostSpec] = store.hosts()
         self._members: dict[str, dict[str, Member]] = {}
+        self._alone: set[str] = set()
 
     def look(self) -> None:
-        """Read what the agents announce now."""
-        self._members = {}
+        """Read what the agents announce now, and what they are told: a store may have lost that."""
+        self._told, self._members, self._alone = self._store.hosts(), {}, set()
         for member in self._store.members():
-            if member.share_rps is not None:
+            if member.is_tenant:
                 self._members.setdefault(member.instance, {})[member.model] = member
+            elif member.state is MemberState.READY:
+                self._alone.add(member.model)
 
     @property
     def told(self) -> dict[str, tuple[TenantSpec, ...]]:
@@ -89,6 +92,10 @@ class LiveHosts:
         """True where it takes new requests there."""
         member = self._members.get(instance, {}).get(model)
         return member is not None and member.state is MemberState.READY
+
+    def has_own(self, model: str) -> bool:
+        """True where an instance of its own takes requests."""
+        return model in self._alone
 
     def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
         """Have it hold these models, each in the version that serves."""

@@ -93,8 +93,8 @@ class Device:
         self._rebuild()
 
     def leave(self, core: Turns) -> None:
-        """It takes none any more; the next one may begin."""
-        self._cores.remove(core)
+        """It takes none any more, if it ever did; the next one may begin."""
+        self._cores = [other for other in self._cores if other is not core]
         self._rebuild()
         self.start()
 

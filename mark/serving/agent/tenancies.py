@@ -38,9 +38,13 @@ class Tenancies:
         self._held: dict[tuple[str, str], _Tenancy] = {}
 
     async def follow(self) -> None:
-        """Read what is to be here, load what is new and begin to drain what is not wanted any more."""
+        """Read what is to be here, load what is new and begin to drain what is not wanted any more.
+
+        A store that says nothing has lost its data, or nobody has said anything yet: what is here stays.
+        """
         spec = await self._host.link.host(self._host.config.instance)
-        self.hold(spec or HostSpec())
+        if spec is not None:
+            self.hold(spec)
 
     def hold(self, spec: HostSpec) -> None:
         """Hold these models. A version leaves once the one that follows it serves."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.state import Decision, Observation, State
 from mark.domain.clock import ClockAnchor
-from mark.domain.demand import Demand
+from mark.domain.demand import WINDOW_S, Demand
 from mark.domain.fleet import FleetView
 from mark.domain.load.outcomes import NO_OUTCOMES, Outcomes
 from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic, grown_since
@@ -98,3 +98,39 @@ def test_a_unit_has_what_was_finished_and_missed_since_the_one_before(tmp_path: 
             NO_OUTCOMES,
             Outcomes(finished=4),
         ]
+
+
+def test_a_controller_that_takes_over_does_not_take_shared_load_for_the_models_own(tmp_path: Path) -> None:
+    """What shared instances took of each unit before it acted is not told: they are believed to have gone on."""
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        store.put_clock(ClockAnchor(wall_at=steady_time(), service_at=BEGAN + 125.0, speed=0.0))
+        first = int(BEGAN // WINDOW_S)
+        arrived = tuple((window, 50) for window in range(first, first + 24))
+        traffic = ModelTraffic(model="m", arrivals=arrived, instance=1200, shared=1200)
+        store.report(GatewayReport(gateway="g", sequence=1, models=(traffic,)))
+        plane = LiveDataPlane(
+            store,
+            "m",
+            clock=ServiceClock(store),
+            next_unit_at=BEGAN,
+            monitor=None,
+            target=0.98,
+            shared_rps=9.0,
+        )
+        for unit in (plane.next_unit(), plane.next_unit()):
+            assert unit is not None
+            assert (unit.shared_rps, unit.mean_rps) == (9.0, 1.0)
+
+
+def test_what_a_store_has_lost_is_no_load_of_the_models_own(tmp_path: Path) -> None:
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        store.put_clock(ClockAnchor(wall_at=steady_time(), service_at=BEGAN + 125.0, speed=0.0))
+        store.report(GatewayReport(gateway="g", sequence=1, models=(ModelTraffic(model="m", shared=600),)))
+        clock = ServiceClock(store)
+        plane = LiveDataPlane(store, "m", clock=clock, next_unit_at=BEGAN + 60.0, monitor=None, target=0.98)
+        connect(server.url).call("FLUSHALL")
+        unit = plane.next_unit()
+        assert unit is not None
+        assert (unit.shared_rps, unit.mean_rps) == (0.0, 0.0)

@@ -1,0 +1,209 @@
+"""The controller of shared instances beside what happens between two of its hourly decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mark.controller.host_controller import HAND_OVER_S, LATE_S, HostController
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
+from mark.controller.placement_journal import PlacementDecision
+from mark.controller.sharing import PACK_EVERY_S, Sharer
+from mark.domain.billing.spending import SpendingLimit
+from mark.domain.demand import Demand
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.host_spec import TenantSpec
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.orders import Drain, Fact, Launch, LaunchFailed, Order
+from tests.planner.builders import offering
+
+SLO = Slo(latency_s=0.6, target=0.98)
+ON_DEMAND = offering("c5.large", rps=20.0, usd_per_hour=0.085)
+MODELS = ("m0", "m1")
+
+
+@dataclass
+class FakeCloud:
+    """Rents at once, or once `is_throttled` is over."""
+
+    instances: list[Instance] = field(default_factory=list)
+    launched: list[Launch] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    is_throttled: bool = False
+
+    def observe(self) -> FleetView:
+        return FleetView(instances=tuple(self.instances))
+
+    def drain_facts(self) -> Sequence[Fact]:
+        facts, self.facts = self.facts, []
+        return facts
+
+    def acknowledge(self) -> None:
+        pass
+
+    def submit(self, order: Order) -> None:
+        match order:
+            case Launch():
+                self.launched.append(order)
+                if not self.is_throttled:
+                    self.rent(order)
+            case Drain():
+                self.instances = [
+                    replace(item, state=InstanceState.DRAINING) if item.id in order.instances else item
+                    for item in self.instances
+                ]
+            case _:
+                raise AssertionError(order)
+
+    def rent(self, order: Launch) -> None:
+        name = f"i-{len(self.instances)}"
+        self.instances.append(
+            Instance(
+                id=name,
+                offering=order.offering,
+                role=Role.SERVING,
+                state=InstanceState.PENDING,
+                token=order.token,
+                launched_at=0.0,
+            )
+        )
+
+    def fail(self, at: float) -> None:
+        """The instance ends before its agent has ever been there."""
+        (lost,) = self.instances
+        self.instances = []
+        self.facts.append(LaunchFailed(instance=lost.id, offering=lost.offering, code="", detail="", at=at))
+
+    def boot(self) -> None:
+        self.instances = [replace(item, state=InstanceState.READY) for item in self.instances]
+
+
+class FakeHosts:
+    """Holds at once what it is told to."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, tuple[TenantSpec, ...]] = {}
+        self.own: set[str] = set()
+
+    def loaded(self, instance: str) -> frozenset[str]:
+        return frozenset(one.model for one in self.held.get(instance, ()))
+
+    def loading(self, _instance: str) -> frozenset[str]:
+        return frozenset()
+
+    def accepts(self, instance: str, model: str) -> bool:
+        return model in self.loaded(instance)
+
+    def has_own(self, model: str) -> bool:
+        return model in self.own
+
+    def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
+        self.held[instance] = tuple(tenants)
+
+    def shared_rps(self, _model: str) -> float:
+        return 0.0
+
+
+def controller(
+    cloud: FakeCloud,
+    hosts: FakeHosts,
+    *,
+    told: Mapping[str, Sequence[TenantSpec]] | None = None,
+    limits: Sequence[SpendingLimit] = (),
+    load_rps: Callable[[float], float] = lambda _: 1.5,
+) -> HostController:
+    """Of two models without Lambda. limits: the last one is in force."""
+    decisions: list[PlacementDecision] = []
+    return HostController(
+        [
+            Sharer(
+                model=ModelSpec(name=name, slo=SLO, memory_gib=1.0), slo=SLO, offerings=(ON_DEMAND,), overflow=None
+            )
+            for name in MODELS
+        ],
+        cloud=cloud,
+        hosts=hosts,
+        history=lambda _number, at, _units: Demand(
+            end_at=at, mean_rps=(load_rps(at),) * 60, max_rps=(load_rps(at),) * 60
+        ),
+        start_at=0.0,
+        journal=decisions,
+        told=told,
+        limit=lambda: limits[-1] if limits else SpendingLimit.NONE,
+    )
+
+
+def test_an_instance_that_booted_when_its_leader_was_lost_is_used_at_once() -> None:
+    cloud, hosts = FakeCloud(), FakeHosts()
+    controller(cloud, hosts).decide(0.0)
+    after = controller(cloud, hosts, told=hosts.held)
+    cloud.boot()
+    after.tick(5.0)
+    assert len(cloud.launched) == 1
+    assert hosts.loaded("i-0") == set(MODELS)
+
+
+def test_an_instance_whose_launch_was_throttled_is_used_once_it_is_there() -> None:
+    cloud, hosts = FakeCloud(is_throttled=True), FakeHosts()
+    found = controller(cloud, hosts)
+    found.decide(0.0)
+    (order,) = cloud.launched
+    found.tick(5.0)
+    assert len(cloud.launched) == 1
+    cloud.rent(order)
+    cloud.boot()
+    found.tick(10.0)
+    assert len(cloud.launched) == 1
+    assert hosts.loaded("i-0") == set(MODELS)
+
+
+def test_a_pause_and_its_end_count_at_once() -> None:
+    cloud, hosts, limits = FakeCloud(), FakeHosts(), [SpendingLimit.NONE]
+    found = controller(cloud, hosts, limits=limits)
+    found.decide(0.0)
+    cloud.boot()
+    found.tick(5.0)
+    limits.append(SpendingLimit.PAUSE)
+    found.tick(10.0)
+    assert not hosts.loaded("i-0")
+    assert [item.state for item in cloud.instances] == [InstanceState.DRAINING]
+    limits.append(SpendingLimit.NONE)
+    found.tick(15.0)
+    assert [len(tenants) for tenants in found.placement.values()] == [2]
+
+
+def test_whom_lambda_does_not_answer_stays_while_its_own_fleet_is_late() -> None:
+    cloud, hosts = FakeCloud(), FakeHosts()
+    found = controller(cloud, hosts, load_rps=lambda at: 500.0 if at >= PACK_EVERY_S else 1.5)
+    found.decide(0.0)
+    cloud.boot()
+    found.tick(5.0)
+    found.tick(PACK_EVERY_S)
+    assert not any(found.placement.values())
+    hosts.own = {"m0"}
+    late_at = PACK_EVERY_S + ON_DEMAND.boot_s + HAND_OVER_S
+    found.tick(late_at + 1.0)
+    assert hosts.loaded("i-0") == {"m1"}
+    found.tick(late_at + LATE_S + 1.0)
+    assert not hosts.loaded("i-0")
+
+
+def test_an_offering_whose_instances_never_become_ready_is_not_launched_again_and_again() -> None:
+    cloud, hosts = FakeCloud(), FakeHosts()
+    found = controller(cloud, hosts)
+    found.decide(0.0)
+    for at in (100.0, 200.0, 300.0):
+        cloud.fail(at)
+        found.tick(at, was_lost=True)
+    assert len(cloud.launched) == 3
+    found.tick(300.0 + LaunchBreakerPolicy().open_s)
+    assert len(cloud.launched) == 4, "one is tried later"
+
+
+def test_models_without_load_that_lambda_does_not_answer_share_an_instance_too() -> None:
+    """Each would rent one of its own otherwise."""
+    cloud, hosts = FakeCloud(), FakeHosts()
+    found = controller(cloud, hosts, load_rps=lambda _: 0.0)
+    found.decide(0.0)
+    assert len(cloud.launched) == 1
+    assert all(found.planned_rps(name) > 0.0 for name in MODELS)
