@@ -99,6 +99,7 @@ class DriverFactory:
         model = replace(model, bundle=replace(model.bundle, controller=controlled))
         hosts = shared.hosts
         if hosts is not None:
+            shared = replace(shared, spending_limit=hosts.spending_limit)
             model = replace(model, setup=_left(model.setup, hosts.planned_rps(model.name)))
         written = self._open(model, clock.now(), retraining)
         policy = replace(model.bundle.controller, quotas=written.header.policy.quotas)

@@ -44,6 +44,10 @@ LEAST_S = 0.25
 SERVES = (MemberState.READY, MemberState.DRAINING)
 
 
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
 class LiveHosts:
     """The Hosts port over the store: what instances are told to hold, and what their agents announce."""
 
@@ -168,6 +172,9 @@ class HostDriver:
         """loads: the load of each model, by name. began_at: when the service did."""
         self._store, self._lease, self._clock, self._cloud = store, lease, clock, cloud
         self._began_at, self._limit = began_at, spending_limit
+        self._followed = spending_limit()
+        #: called once shared instances have followed another spending limit
+        self.on_followed: Callable[[], None] = _nothing
         self._models = tuple(sharer.model.name for sharer in sharers)
         self._loads = dict(loads)
         self._listed = _ListedOnce(cloud)
@@ -192,6 +199,10 @@ class HostDriver:
             self._controller.decide(self._clock.now())
         self._publish()
 
+    def spending_limit(self) -> SpendingLimit:
+        """The limit for the models: one that is lifted counts until the shared instances have followed."""
+        return max(self._limit(), self._followed, key=[*SpendingLimit].index)
+
     def follow(self, model: str, load: Callable[[], Demand]) -> None:
         """Read a model's load from its controller from now on."""
         self._loads[model] = load
@@ -214,16 +225,21 @@ class HostDriver:
             self._wake.wait(max(LEAST_S, min(TICK_S, self._clock.wall_until(self._clock.now() + TICK_S))))
             self._wake.clear()
             if not over.is_set():
-                self._look()
+                self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Look once, decide where that is due, and move models on their way. Errors as `run`."""
         self._store.leases.renew(self._lease)  # orders of a leader that is none any more must not go out
         before = self._staying()
         self._listed.look()
         self._hosts.look()
         self._cloud.poll_events()
         was_lost = bool(before - self._staying()) or self._cloud.has_pending_facts
+        limit, before_limit = self._limit(), self._followed
         self._controller.tick(self._clock.now(), was_lost=was_lost)
+        self._followed = limit
+        if limit is not before_limit:
+            self.on_followed()
         self._listed.acknowledge()
         self._hosts.forget_gone([item.id for item in self._listed.observe()])
         self._publish()

@@ -150,8 +150,12 @@ def _known(found: _Found | None) -> Quotas:
 
 
 def _history(model: LiveModel, header: Header, recovered: Recovered | None) -> Demand:
-    """All demand that is known where the journal stopped."""
-    before = header.history if header.checkpoint else model.history(header.history.end_at)
+    """All demand that is known where the journal stopped.
+
+    The header's is what the model's own fleet was to carry then; where it is cut short, today's is longer.
+    """
+    is_whole = header.checkpoint or len(header.history) >= len(model.setup.history)
+    before = header.history if is_whole else model.history(header.history.end_at)
     return recovered.history(before, KEEP_HISTORY) if recovered else before
 
 

@@ -170,7 +170,10 @@ class Term:
             runs.append(partial(run, self._over))
         for driver in drivers:  # guardrails count the instances of all models before the first launch of any
             driver.observe()
-        waking += [*drivers, hosts] if hosts is not None else drivers
+        waking += drivers
+        if hosts is not None:
+            waking.append(hosts)
+            hosts.on_followed = wake
         shared.inbox.start()
         opened.callback(shared.inbox.close)
         return runs

@@ -1,11 +1,16 @@
-"""What shared instances are told, in the store."""
+"""What shared instances are told in the store, and when models hear of a spending limit."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+from mark.domain.billing.spending import SpendingLimit
+from mark.domain.clock import ClockAnchor
+from mark.domain.fleet import FleetView
 from mark.domain.host_spec import HostSpec, TenantSpec
-from mark.live.control.host_driver import LiveHosts
+from mark.live.control.host_driver import HostDriver, LiveHosts
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
@@ -21,3 +26,41 @@ def test_what_a_store_has_lost_is_told_again(tmp_path: Path) -> None:
         hosts.look()
         hosts.hold("i-0", [tenant])
         assert store.hosts() == {"i-0": HostSpec(tenants=(tenant,))}
+
+
+def test_models_rent_again_once_their_shared_instances_are_ordered(tmp_path: Path) -> None:
+    """A pause holds at once; its end, when the shared instances have followed."""
+    limit = SpendingLimit.NONE
+    cloud: Any = SimpleNamespace(
+        observe=FleetView,
+        drain_facts=tuple,
+        acknowledge=lambda: None,
+        poll_events=lambda: None,
+        has_pending_facts=False,
+    )
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        lease = store.leases.acquire("c", 60.0)
+        assert lease is not None
+        clock: Any = SimpleNamespace(now=lambda: 0.0, anchor=ClockAnchor())
+        journal: Any = SimpleNamespace(write=lambda _: None)
+        driver = HostDriver(
+            (),
+            store=store,
+            lease=lease,
+            clock=clock,
+            cloud=cloud,
+            journal=journal,
+            loads={},
+            spending_limit=lambda: limit,
+            began_at=0.0,
+        )
+        told: list[SpendingLimit] = []
+        driver.on_followed = lambda: told.append(driver.spending_limit())
+        limit = SpendingLimit.PAUSE
+        assert driver.spending_limit() is SpendingLimit.PAUSE
+        driver.look()
+        limit = SpendingLimit.NONE
+        assert driver.spending_limit() is SpendingLimit.PAUSE
+        driver.look()
+        assert told == [SpendingLimit.PAUSE, SpendingLimit.NONE]
