@@ -78,7 +78,8 @@ class Hosts(Protocol):
         ...
 
 
-Fit = Callable[[Packing, Sequence[Demand]], Packing]
+CutToCap = Callable[[Packing, Sequence[Demand]], Packing]
+"""Cuts a decision, by the loads of its models."""
 
 
 def as_it_is(packing: Packing, _histories: Sequence[Demand]) -> Packing:
@@ -114,7 +115,7 @@ class HostController:
         journal: PlacementJournal,
         told: Mapping[str, Sequence[TenantSpec]] | None = None,
         limit: Callable[[], SpendingLimit] = no_spending_limit,
-        within_cap: Fit = as_it_is,
+        within_cap: CutToCap = as_it_is,
     ) -> None:
         self._sharers = {sharer.model.name: sharer for sharer in sharers}
         self._models = tuple(self._sharers)
@@ -148,7 +149,7 @@ class HostController:
 
     @property
     def placement(self) -> Placement:
-        """What is wanted: tenants by instance, on those that boot too."""
+        """Tenants that are wanted, by instance, on those that boot too."""
         return self._wanted
 
     def planned_rps(self, model: str) -> float:
@@ -298,7 +299,7 @@ class HostController:
         self._hosts.hold(name, [specs[model] for model in self._models if model in specs])
 
     def _specs(self, item: Instance) -> dict[str, TenantSpec]:
-        """What an instance is to hold now: models that it keeps for a while, and what fits of the wanted."""
+        """Models that an instance is to hold now: those it keeps for a while, and what fits of the wanted."""
         wanted, told = self._models_on(item.id), self._told.get(item.id, {})
         here = self._hosts.loaded(item.id)
         specs = {model: spec for model, spec in told.items() if model in here and model not in wanted}

@@ -1,4 +1,4 @@
-"""What a shared instance is told to hold: its tenants, each as its agent needs to know it."""
+"""The specification of a shared instance: its tenants, each as its agent needs to know it."""
 
 from __future__ import annotations
 

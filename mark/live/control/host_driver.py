@@ -71,7 +71,7 @@ class LiveHosts:
 
     @property
     def told(self) -> dict[str, tuple[TenantSpec, ...]]:
-        """What instances were told to hold."""
+        """Models that instances were told to hold."""
         return {name: spec.tenants for name, spec in self._told.items()}
 
     def forget_gone(self, there: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Who may ask an agent's HTTP port: the clients of its gateways, which say by a digest which token counts."""
+"""Access to an agent's HTTP port: for clients of its gateways, which say by a digest which token counts."""
 
 from __future__ import annotations
 
