@@ -59,10 +59,13 @@ class LiveHosts:
         self._told: dict[str, HostSpec] = store.hosts()
         self._members: dict[str, dict[str, Member]] = {}
         self._alone: set[str] = set()
+        #: Versions that serve, by model, as they were read since the last look.
+        self._version_of: dict[str, str] = {}
 
     def look(self) -> None:
         """Read what the agents announce now, and what they are told: a store may have lost that."""
         self._told, self._members, self._alone = self._store.hosts(), {}, set()
+        self._version_of = {}
         for member in self._store.members():
             if member.is_tenant:
                 self._members.setdefault(member.instance, {})[member.model] = member
@@ -109,7 +112,9 @@ class LiveHosts:
             self._told[instance] = spec
 
     def _versioned(self, tenant: TenantSpec) -> TenantSpec:
-        return replace(tenant, version=self._versions(tenant.model))
+        if tenant.model not in self._version_of:
+            self._version_of[tenant.model] = self._versions(tenant.model)
+        return replace(tenant, version=self._version_of[tenant.model])
 
     def serving(self, instance: str) -> tuple[str, ...]:
         """Models that take requests there."""
