@@ -37,8 +37,6 @@ DAYS_PER_MONTH = HOURS_PER_MONTH / 24.0
 BALANCER_GIB_PER_LCU_HOUR = 1.0
 """Traffic of a unit in an hour, over TLS as over TCP; with kept-alive connections the bytes count."""
 MIB_PER_GIB, BYTES_PER_GIB = 1024.0, 1024.0**3
-HOPS_BALANCED, HOPS = 2, 1
-"""Between gateway and instance; with a balancer, which sends to any zone, also between it and the gateway."""
 DIRECTIONS = 2
 """AWS bills what crosses between zones where it leaves and where it arrives."""
 LAMBDA_LOG_BYTES = 300.0
@@ -58,6 +56,8 @@ class Load:
     lambda_requests: int = 0
     #: Size of a request with its answer.
     payload_mib: float = 0.0
+    #: Requests that crossed from a gateway to an instance in another zone; None where nobody told zones apart.
+    crossed: int | None = None
 
     @property
     def mib_per_s(self) -> float:
@@ -175,12 +175,14 @@ def bill_running(footprint: Footprint, running_s: float) -> tuple[BillLine, ...]
 def bill_traffic(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
     """Bytes of requests and answers: through the balancer, and between zones; and Lambda's own log of its calls.
 
-    Nothing keeps a request in its zone: of `zones` all but one are others. What Lambda answers counts like what
-    instances do, which errs on the dear side. What leaves AWS, or a client's own zone, is not counted.
+    A balancer sends to any zone: of `zones` all but one are others. So it is behind gateways where nobody counted
+    what crossed; what Lambda answers then counts like what instances do, which errs on the dear side. What leaves
+    AWS, or a client's own zone, is not counted.
     """
     price, gib = footprint.prices.price, load.requests * load.payload_mib / MIB_PER_GIB
-    hops = HOPS_BALANCED if footprint.balanced else HOPS
-    crossing = gib * hops * DIRECTIONS * (footprint.zones - 1) / footprint.zones
+    anywhere = gib * (footprint.zones - 1) / footprint.zones
+    to_instances = anywhere if load.crossed is None else load.crossed * load.payload_mib / MIB_PER_GIB
+    crossing = DIRECTIONS * (to_instances + footprint.balanced * anywhere)
     lines = [_line("overhead", "traffic between zones", crossing, "GiB", price(ServiceItem.CROSS_ZONE_BYTES))]
     if footprint.balanced:
         units = gib / BALANCER_GIB_PER_LCU_HOUR
@@ -199,6 +201,11 @@ def _log_usd(footprint: Footprint) -> float:
     """USD for a GiB of logs, kept as long as is set. AWS keeps it compressed, we bill it as it came: dearer."""
     price, months = footprint.prices.price, footprint.monitoring.keep_logs_days / DAYS_PER_MONTH
     return price(ServiceItem.LOGS_INGESTED) + price(ServiceItem.LOGS_STORED) * months
+
+
+def crossing_usd(footprint: Footprint, payload_mib: float) -> float:
+    """The price of a request, with its answer, that crosses between two zones."""
+    return DIRECTIONS * payload_mib / MIB_PER_GIB * footprint.prices.price(ServiceItem.CROSS_ZONE_BYTES)
 
 
 def gateway_count(footprint: Footprint, peak_rps: float, mib_per_s: float = 0.0) -> int:

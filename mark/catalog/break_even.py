@@ -24,7 +24,9 @@ def break_even_rps(
     """The lowest constant load, requests/s, that pays; None where none does. payload_mib: request and answer."""
     fixed = _usd(bill_shared(footprint, 0.0, SECONDS_PER_HOUR))
     around = _usd(bill_running(footprint, SECONDS_PER_HOUR))
-    traffic = _usd(bill_traffic(footprint, Load(duration_s=0.0, requests=1, payload_mib=payload_mib)))
+    crossed = 0 if footprint.is_steered else None
+    load = Load(duration_s=0.0, requests=1, payload_mib=payload_mib, crossed=crossed)
+    traffic = _usd(bill_traffic(footprint, load))
     saved = SECONDS_PER_HOUR * (overflow.usd_per_warm_request - traffic)
     rents = ((item.usd_per_hour + around, item.capacity_rps) for item in offerings)
     found = (_crossing(fixed, rent, capacity_rps, saved) for rent, capacity_rps in rents)

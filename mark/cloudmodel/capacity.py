@@ -9,8 +9,8 @@ emulated AWS, on another clock and with other ids, refuses what a replay does.
 A spot pool is an instance type in a zone. A spot launch goes to the cheapest zone that does not refuse it, and is
 refused where all zones refuse; some refusals are of all zones at once (`World.refused_together`). EC2 Fleet does
 so under its lowest-price allocation. Under price-capacity-optimised, which services ask for, it looks at spare
-capacity first, which nobody publishes, and may take a dearer zone. Launches on demand and stopped instances are
-not told by zone.
+capacity first, which nobody publishes, and may take a dearer zone. Launches on demand and starts of stopped
+instances are refused in all zones alike.
 
 A spot pool is lost when half of its instances are under notice. From then on for a while, more of what is asked
 of that zone on spot is refused, and of its instance type on demand and for stopped instances: what was taken away
@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from mark.cloudmodel.spot_prices import SpotPrices
-from mark.cloudmodel.world import World
+from mark.cloudmodel.world import World, pool_zone
 from mark.domain.offering import InstanceType, Market
 
 ANSWER_S = 60.0
@@ -64,8 +64,8 @@ class Capacity:
 
         without: zones that it leaves out. prewarmed: it was made at a better time.
         """
-        zones = self.world.zones_of(market)
-        if len(zones) > 1:
+        zones = self.world.zones
+        if len(zones) > 1 and market is Market.SPOT:
             zones = self.prices.zones_by_price(item, now)
         open_to = (zone for zone in zones if zone not in without)
         return next((z for z in open_to if prewarmed or not self.refuses_launch(item, market, z, now)), None)
@@ -73,7 +73,7 @@ class Capacity:
     def refuses_launch(self, item: InstanceType, market: Market, zone: str, now: float) -> bool:
         """True where no instance of the type can be launched in that market and zone."""
         usual = self.world.spot_refused if market is Market.SPOT else self.world.on_demand_refused
-        what = f"launch {item.name} {market.value}"
+        what, zone = f"launch {item.name} {market.value}", pool_zone(market, zone)
         if not zone:
             return self._refuses(self._chance(usual, item, zone, now), what, now)
         together = self.world.refused_together * usual

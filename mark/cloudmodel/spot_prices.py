@@ -29,6 +29,7 @@ import hashlib
 import math
 import statistics
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from statistics import NormalDist
 
@@ -70,30 +71,36 @@ class SpotPrices:
         """The lowest price that any zone has within a time."""
         begin, end = ((at - self._start_at) / HOUR_S for at in (start_at, end_at))
         hours = range(math.floor(begin), max(math.ceil(end), math.floor(begin) + 1))
-        return min(self._price(item, zone, hour) for zone in self.world.spot_zones for hour in hours)
+        return min(self._price(item, zone, hour) for zone in self.world.zones for hour in hours)
 
     def zones_by_price(self, item: InstanceType, now: float) -> tuple[str, ...]:
         """The world's zones, the cheapest first."""
-        return tuple(sorted(self.world.spot_zones, key=lambda zone: (self.usd_per_hour(item, zone, now), zone)))
+        return tuple(sorted(self.world.zones, key=lambda zone: (self.usd_per_hour(item, zone, now), zone)))
 
     def cheapest(self, items: Mapping[str, Offering], now: float) -> tuple[tuple[str, float], ...]:
-        """The price of each of these in its cheapest zone, by their names; none where prices do not move."""
-        if self.world.spot_zones == ("",):
+        """The price of each of these in its cheapest zone, by their names, and in each zone by its pool's.
+
+        None where prices do not move.
+        """
+        if self.world.zones == ("",):
             return ()
         hour = math.floor((now - self._start_at) / HOUR_S)
         if self._cheapest is None or self._cheapest[0] != hour or self._cheapest[1] is not items:
-            prices = tuple(
-                (name, min(self._price(item.instance_type, zone, hour) for zone in self.world.zones_for(item)))
-                for name, item in sorted(items.items())
-            )
-            self._cheapest = hour, items, prices
+            prices: dict[str, float] = {}
+            for name, item in items.items():
+                by_zone = {
+                    zone: self._price(item.instance_type, zone, hour) for zone in self.world.pools_for(item)
+                }
+                prices |= {replace(item, zone=zone).name: usd for zone, usd in by_zone.items()}
+                prices[name] = min(by_zone.values())
+            self._cheapest = hour, items, tuple(sorted(prices.items()))
         return self._cheapest[2]
 
     def _price(self, item: InstanceType, zone: str, hour: int) -> float:
         assert item.spot_usd_per_hour is not None, f"{item.name} has no spot market"
         if not zone:
             return item.spot_usd_per_hour
-        levels = [self._normal(f"level {item.name} {one}") for one in self.world.spot_zones]
+        levels = [self._normal(f"level {item.name} {one}") for one in self.world.zones]
         level = self._normal(f"level {item.name} {zone}") - statistics.median(levels)
         knot, share = divmod(hour * HOUR_S / KNOT_S, 1.0)
         before, after = (self._normal(f"drift {item.name} {zone} {int(knot) + more}") for more in (0, 1))

@@ -59,8 +59,9 @@ class World:
     #: Chance that launches of an offering are refused, by the minute; on spot, of each of its zones.
     on_demand_refused: float = 0.0
     spot_refused: float = 0.0
-    #: Zones of a spot pool each; one without a name where a type is a single pool and its price never moves.
-    spot_zones: tuple[str, ...] = ("",)
+    #: Availability zones, of a spot pool each; one without a name where a type is a single pool, its price never
+    #: moves, and nothing is told apart by zone.
+    zones: tuple[str, ...] = ("",)
     #: Deviation of the logarithm of a type's price between zones, and at a knot of its drift.
     spot_zone_spread: float = 0.0
     spot_drift: float = 0.0
@@ -92,18 +93,23 @@ class World:
         """Chance that a stopped instance of the type cannot be started."""
         return self.accelerated_wake_refused if item.accelerator else self.wake_refused
 
-    def zones_of(self, market: Market) -> tuple[str, ...]:
-        """The zones that a launch may go to; one without a name where they are not told apart."""
-        return self.spot_zones if market is Market.SPOT else ("",)
-
     def zones_for(self, offering: Offering) -> tuple[str, ...]:
-        """The zones that a launch of the offering may go to."""
-        return self.zones_of(offering.market) if offering.zone == ANY_ZONE else (offering.zone,)
+        """The zones that a launch of the offering may go to; one without a name where they are not told apart."""
+        return self.zones if offering.zone == ANY_ZONE else (offering.zone,)
+
+    def pools_for(self, offering: Offering) -> tuple[str, ...]:
+        """The zones of its pools; one without a name where its capacity and price are the same in all."""
+        return tuple({pool_zone(offering.market, zone): None for zone in self.zones_for(offering)})
 
     def quota_of(self, item: InstanceType, market: Market) -> float:
         """VCPUs of the type's family that may run at once in a market; infinite where there is no limit."""
         family = quota_family(item.name, market)
         return next((q.vcpus for q in self.quotas if (q.family, q.market) == (family, market)), math.inf)
+
+
+def pool_zone(market: Market, zone: str) -> str:
+    """The zone by which a pool is told apart: empty on demand, where capacity and price are a region's."""
+    return zone if market is Market.SPOT else ""
 
 
 _QUOTAS = tuple(
@@ -124,7 +130,7 @@ TYPICAL = World(
     network_s=0.001,
     on_demand_refused=0.01,
     spot_refused=0.05,
-    spot_zones=("a", "b", "c"),
+    zones=("a", "b", "c"),
     spot_zone_spread=0.10,
     spot_drift=0.026,
     refused_together=0.37,

@@ -20,6 +20,7 @@ from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRec
 from mark.controller.limits.spending_limit import no_spending_limit
 from mark.controller.placement_journal import PlacementDecision, PlacementJournal
 from mark.controller.placement_orders import eviction_orders, launch_reason, tenant_orders
+from mark.controller.runner import no_front
 from mark.controller.sharing import (
     HISTORY_UNITS,
     MOST_BUSY,
@@ -32,11 +33,13 @@ from mark.controller.sharing import (
     taken_rps,
 )
 from mark.controller.tenancy import HostUse, expected_loads, host_uses
+from mark.controller.zones import HOUR_S, best_zone, pool_prices
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import Demand
 from mark.domain.fleet import Instance, InstanceState
+from mark.domain.front import Front
 from mark.domain.host_spec import TenantSpec
-from mark.domain.orders import Drain, Launch, LaunchRefused
+from mark.domain.orders import Drain, Launch, LaunchRefused, RefusalCause
 from mark.domain.placement import Host, Placement, PlacementOrder, Tenant, placed, remaining
 from mark.planner.packing import Packing
 from mark.planner.packing_kernels import NOTHING
@@ -100,8 +103,9 @@ class HostController:
     """The controller of a service's shared instances. It is called with the time, which never goes back.
 
     sharers: the models. history: the load of each, by its number, until an instant. told: what instances were told
-    to hold that are there already. limit: what may be rented now; under any nothing more is, under a pause nothing
-    is shared. within_cap: cuts a decision to what the service's cap leaves it, by the loads of its models.
+    to hold that are there already. zones: those that launches may go to. front: where requests come in. limit:
+    what may be rented now; under any nothing more is, under a pause nothing is shared. within_cap: cuts a decision
+    to what the service's cap leaves it, by the loads of its models.
     """
 
     def __init__(  # noqa: PLR0913 it is given every port
@@ -116,11 +120,13 @@ class HostController:
         told: Mapping[str, Sequence[TenantSpec]] | None = None,
         limit: Callable[[], SpendingLimit] = no_spending_limit,
         within_cap: CutToCap = as_it_is,
+        zones: tuple[str, ...] = (),
+        front: Callable[[], Front | None] = no_front,
     ) -> None:
         self._sharers = {sharer.model.name: sharer for sharer in sharers}
         self._models = tuple(self._sharers)
         self._history, self._cloud, self._hosts, self._journal = history, cloud, hosts, journal
-        self._instance_types = {item.name: item.instance_type for one in sharers for item in one.offerings}
+        self._offerings = {item.name: item for one in sharers for item in one.offerings}
         self._start_at = start_at
         self._count, self._limit, self._within_cap = 0, limit, within_cap
         #: As `Hosts` was told last, by instance and model.
@@ -132,6 +138,8 @@ class HostController:
         #: When a model is taken away that gets a fleet of its own, by instance and model.
         self._leaves_at: dict[tuple[str, str], float] = {}
         self._refused_until: dict[str, float] = {}
+        self._refused_in: dict[tuple[str, str], float] = {}
+        self._zones, self._front = zones, front
         #: What became of launches, of offerings whose instances did not become ready.
         self._launches: tuple[LaunchRecord, ...] = ()
         self._next_decision_at = start_at + PACK_EVERY_S
@@ -146,6 +154,14 @@ class HostController:
     def next_at(self) -> float:
         """When it is to be called next, unless something happens before."""
         return min((self._next_decision_at, *self._leaves_at.values()))
+
+    @property
+    def pulls(self) -> dict[str, float]:
+        """What shared instances that serve pull, by zone: USD an hour, if all that they can answer crossed."""
+        found: dict[str, float] = {}
+        for item in self._ready.values():
+            found[item.zone] = found.get(item.zone, 0.0) + self._pull(self._wanted.get(item.id, ()))
+        return found
 
     @property
     def placement(self) -> Placement:
@@ -191,7 +207,7 @@ class HostController:
         fleet, facts = self._cloud.observe(), self._cloud.drain_facts()
         for fact in facts:
             if isinstance(fact, LaunchRefused):
-                self._refused_until[fact.offering] = now + SOON_S
+                self._note_refusal(fact, now)
         self._launches = note_launches(self._launches, facts, fleet, now, LaunchBreakerPolicy())
         for record in self._launches:
             if record.is_open(now):
@@ -201,7 +217,7 @@ class HostController:
         limit = self._decided_under = self._limit()
         refused = tuple(sorted(name for name, until in self._refused_until.items() if until > now))
         if limit is not SpendingLimit.NONE:
-            refused = tuple(sorted(self._instance_types))
+            refused = tuple(sorted(self._offerings))
         sharers = () if limit is SpendingLimit.PAUSE else tuple(self._sharers.values())
         histories = [self._history(number, now, HISTORY_UNITS) for number in range(len(sharers))]
         packing = share_instances(
@@ -215,7 +231,7 @@ class HostController:
         )
         packing = self._within_cap(packing, histories)
         loads = expected_loads(sharers, histories, now=now)
-        hosts = tuple(map(self._launched, host_uses(packing, sharers, histories)))
+        hosts = tuple(self._launched(host, now) for host in host_uses(packing, sharers, histories))
         there = [host for host in hosts if host.name]
         for order in tenant_orders(self._wanted, there, loads, tokens=self._tokens):
             self._send(order)
@@ -224,7 +240,8 @@ class HostController:
         kept = {host.name for host in there}
         surplus = tuple(name for name in staying if name not in kept)
         left = self._give_up(surplus, now) if surplus and not is_booting else surplus
-        soon = is_booting or left or any(until > now for until in self._refused_until.values())
+        waits = (*self._refused_until.values(), *self._refused_in.values())
+        soon = is_booting or left or any(until > now for until in waits)
         self._next_decision_at = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
         self._decided_on = frozenset(item.id for item in self._cloud.observe())
         self._journal.append(
@@ -247,12 +264,42 @@ class HostController:
         if isinstance(order, Launch | Drain):
             self._cloud.submit(order)
 
-    def _launched(self, host: HostUse) -> HostUse:
+    def _note_refusal(self, fact: LaunchRefused, now: float) -> None:
+        """Leave the offering out for a while: in its zone where there are others."""
+        if fact.zone not in self._zones or fact.cause is not RefusalCause.CAPACITY:
+            self._refused_until[fact.offering] = now + SOON_S
+            return
+        self._refused_in[fact.offering, fact.zone] = now + SOON_S
+        if not self._open_zones(fact.offering, now):
+            self._refused_until[fact.offering] = now + SOON_S
+
+    def _open_zones(self, offering: str, now: float) -> list[str]:
+        return [zone for zone in self._zones if self._refused_in.get((offering, zone), now) <= now]
+
+    def _zone_for(self, host: HostUse, now: float) -> str | None:
+        """Where a new instance costs least; None where AWS is to say."""
+        front, zones = self._front(), self._open_zones(host.offering, now)
+        if front is None or not zones:
+            return None
+        fleet, pulls = self._cloud.observe(), dict.fromkeys(self._zones, 0.0)
+        for item in fleet:
+            if item.zone in pulls:
+                pulls[item.zone] += self._pull(self._wanted.get(item.id, ()))
+        prices = pool_prices(self._offerings[host.offering], zones, fleet)
+        return best_zone(prices, front, pulls, self._pull(host.placed))
+
+    def _pull(self, tenants: Iterable[Tenant]) -> float:
+        """What these tenants of an instance pull, USD an hour."""
+        return sum(HOUR_S * one.capacity_rps * self._sharers[one.model].crossing_usd for one in tenants)
+
+    def _launched(self, host: HostUse, now: float) -> HostUse:
         """The same host; one that is not there yet is ordered, and keeps no name where that is refused."""
         if host.name:
             return host
-        token = next(self._tokens)
-        self._send(Launch(token=token, reason=launch_reason(host), offering=host.offering, count=1))
+        token, zone = next(self._tokens), self._zone_for(host, now)
+        elsewhere = () if zone is None else tuple((host.offering, one) for one in self._zones if one != zone)
+        reason = launch_reason(host) + ("" if zone is None else f"; in zone {zone}")
+        self._send(Launch(token=token, reason=reason, offering=host.offering, count=1, without=elsewhere))
         return replace(host, name=next((item.id for item in self._cloud.observe() if item.token == token), ""))
 
     def _give_up(self, names: Sequence[str], now: float) -> tuple[str, ...]:
@@ -324,7 +371,7 @@ class HostController:
 
     def _has_memory(self, item: Instance, models: set[str]) -> bool:
         gib = sum(self._sharers[model].model.memory_gib for model in models)
-        return gib <= memory_gib(self._instance_types[item.offering]) + NOTHING
+        return gib <= memory_gib(self._offerings[item.offering].instance_type) + NOTHING
 
     def _leaves(self, name: str, model: str, now: float) -> bool:
         """True where a loaded model is to take no more requests here."""

@@ -133,6 +133,8 @@ class ControllerPolicy:
     settle_s: float = 0.0
     #: Zones that launches may go to: a refusal in one of them leaves the others. Empty where none are told apart.
     zones: tuple[str, ...] = ()
+    #: What a request costs that an instance in another zone answers than it came in, USD; 0 where nobody tells.
+    crossing_usd: float = 0.0
     #: A launch of what is left out in a zone also names offerings that do as well for at most so many times the
     #: price. 0: none, as journals do that do not say.
     equivalent_price_factor: float = 0.0

@@ -30,6 +30,7 @@ from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import KEEP_HISTORY, Demand, Forecast
 from mark.domain.errors import PlanInfeasible, failure_words
 from mark.domain.fleet import FleetView
+from mark.domain.front import Front
 from mark.domain.load.announced_events import Events, no_events
 from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed
 from mark.domain.quota import Quotas
@@ -41,6 +42,11 @@ PUNCTUAL = 1e-6
 
 def no_new_commitments() -> Commitments | None:
     """The reading of a world whose commitments are its policy's: a replay's, or a test's."""
+    return None
+
+
+def no_front() -> Front | None:
+    """The reading of a world that tells no zones apart."""
     return None
 
 
@@ -63,6 +69,7 @@ class Controller:
     `measure`, where there is one, gives before each plan how fast the offerings were measured to be;
     `spending_limit` at each tick what may be rented, `quotas` the account's as they were last read (None: never),
     `commitments` what of the account's is left for this model (None: what the policy says),
+    `front` says where requests come in,
     `events` before each plan those that were announced while it ran, beside the policy's. `explained`: whether
     somebody reads the journal; else plans lack the figures of their excuses, which decide nothing. `divide` keeps
     a plan within the model's part of the service's cap.
@@ -88,6 +95,7 @@ class Controller:
         commitments: Callable[[], Commitments | None] = no_new_commitments,
         events: Callable[[], Events] = no_events,
         shared_rps: Callable[[], float | None] = no_shared_rps,
+        front: Callable[[], Front | None] = no_front,
         explained: bool = True,
         divide: Divide = undivided,
     ) -> None:
@@ -102,6 +110,7 @@ class Controller:
         self._journal = journal
         self._measure, self._read_quotas, self._read_events = measure, quotas, events
         self._read_commitments, self._read_shared_rps = commitments, shared_rps
+        self._read_front = front
         self._read_limit, self._spending_limit = spending_limit, SpendingLimit.NONE
         self._divide = divide
         self._history = history
@@ -214,6 +223,7 @@ class Controller:
             commitments=self._new_commitments(),
             spending_limit=spending_limit,
             shared_rps=self._read_shared_rps(),
+            front=self._read_front(),
         )
         known = apply_observation(self.state, seen, self.policy)
         if plans:

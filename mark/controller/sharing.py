@@ -64,6 +64,8 @@ class Sharer:
     team: str = ""
     #: It shares with no other model.
     alone: bool = False
+    #: What a request costs that an instance in another zone answers than it came in, USD.
+    crossing_usd: float = 0.0
 
     @property
     def has_backup(self) -> bool:

@@ -13,6 +13,7 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.front import Front
 from mark.domain.load.size_window import EMPTY_WINDOW, SizeWindow
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, Order
@@ -206,6 +207,8 @@ class Observation:
     #: Requests/s that instances shared with other models took lately, of which the load above says nothing; None
     #: where no such instance holds the model.
     shared_rps: float | None = None
+    #: Where requests come in; None where zones are not told apart.
+    front: Front | None = None
 
 
 class NoteKind(StrEnum):

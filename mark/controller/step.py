@@ -38,6 +38,7 @@ from mark.controller.state import (
     State,
     Tokens,
 )
+from mark.controller.zones import drained_first, in_zones
 from mark.dispatch.overflow import environments_for
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import DemandUnit
@@ -75,7 +76,7 @@ def decide(known: State, seen: Observation, policy: ControllerPolicy) -> Decisio
     limits = LaunchLimits(state, seen, policy)
     state, boosts = monitor_slo(state, seen, policy, limits, tokens)
     if state.plan is None:
-        first = without_refused_pools((*boosts, *_warm_ups(state, seen, policy, tokens)), state)
+        first = _placed((*boosts, *_warm_ups(state, seen, policy, tokens)), state, seen, policy, tokens)
         return Decision(state=_remember(state, seen, first), orders=first, notes=(NO_PLAN,))
     launches, notes = _launches(state, seen, policy, limits, tokens, ordered=boosts)
     if policy.pool is not None and seen.spending_limit is SpendingLimit.NONE:
@@ -87,10 +88,17 @@ def decide(known: State, seen: Observation, policy: ControllerPolicy) -> Decisio
     else:
         standbys = stop_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
-    orders = without_refused_pools((*boosts, *launches, *drains, *standbys, *warm), state)
+    orders = _placed((*boosts, *launches, *drains, *standbys, *warm), state, seen, policy, tokens)
     slow = ratio_notes(state.service_time_ratios) if seen.plan is not None else ()
     noted = (*_guardrail_notes(seen), *_breaker_notes(state, seen), *notes, *kept, *slow)
     return Decision(state=_remember(state, seen, orders), orders=orders, notes=noted)
+
+
+def _placed(
+    orders: tuple[Order, ...], state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens
+) -> tuple[Order, ...]:
+    """The orders with the zones that launches go to."""
+    return in_zones(without_refused_pools(orders, state), state, seen, policy, tokens)
 
 
 def running_counts(state: State, fleet: FleetView) -> Counts:
@@ -379,12 +387,10 @@ def _drains(
         ahead_rps -= max(0, surplus - pending) * usable
         spare_rps -= surplus * usable
         ready_rps -= max(0, surplus - pending) * usable
-        # Pending ones first (they serve nobody yet), then the youngest: the old base stays.
-        instances.sort(key=lambda i: (i.state is not InstanceState.PENDING, -i.launched_at, i.id))
         cooldown_s = policy.cooldown_at(seen.now - state.first_at)
         plans = f"wanted by every plan of {cooldown_s:g} s" if cooldown_s > 0 else "wanted by the plan"
         reason = f"{len(instances)} there, {floor[name]} {plans}"
-        ids = tuple(i.id for i in instances[:surplus])
+        ids = tuple(i.id for i in drained_first(instances, surplus, seen, policy))
         orders.append(Drain(token=tokens.next(), reason=reason, instances=ids))
     return orders, notes
 

@@ -61,7 +61,8 @@ class FleetView:
     """All instances that are not gone, ordered by id, and what spot instances cost."""
 
     instances: tuple[Instance, ...] = ()
-    #: USD an hour of each spot offering in its cheapest zone now, by name; none where prices are not observed.
+    #: USD an hour of each spot offering in its cheapest zone now, by name, and in each zone by its name there.
+    #: None where prices are not observed.
     spot_usd_per_hour: tuple[tuple[str, float], ...] = ()
 
     def __iter__(self) -> Iterator[Instance]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TypedDict
 
-from mark.catalog.billing import disk_usd
+from mark.catalog.billing import crossing_usd, disk_usd
 from mark.catalog.commitment_bill import left_by_standing
 from mark.catalog.load import ProfileSet, load_prices, load_profiles, load_variants
 from mark.catalog.offerings import make_offerings, standby_offering
@@ -78,7 +78,7 @@ class Assembly:
             overflow=supply.overflow,
             standby=self.standby,
             surge_standby=self._surge_standby(history),
-            spot_zones=spec.world.spot_zones,
+            spot_zones=spec.world.zones,
             history=history,
             late=spec.late,
             managed_cpu_factor=spec.managed_cpu_factor,
@@ -128,8 +128,11 @@ class Assembly:
                 f"{self.spec.model.name} has variants, of which {policy} packs no pods: leave it out"
             )
         bundle = replace(bundle, variants=self.variants)
+        zonal = bundle.dispatch.zonal and self.spec.overhead
         controlled = replace(
             bundle.controller,
+            zones=tuple(filter(None, self.spec.world.zones)) if zonal else (),
+            crossing_usd=crossing_usd(self.spec.footprint, self.spec.model.payload_mib) if zonal else 0.0,
             quotas=() if bundle.pods is not None else self.spec.world.quotas,  # those are of nodes
             capacity=self.spec.capacity,
             clock_at=self.spec.clock_at,

@@ -522,7 +522,7 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             unavailable_longest_s=LONGEST_UNAVAILABLE_S,
             launch_breaker=LaunchBreakerPolicy(),
         ),
-        dispatch=_bouncer(given),
+        dispatch=replace(_bouncer(given), zonal=True),
         forecaster=LEARNING["hedged"],
         shares=True,
     )

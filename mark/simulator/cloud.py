@@ -8,6 +8,7 @@ and the bill have to do with it. A process ends at once: nothing is seen to be s
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -29,7 +30,7 @@ from mark.cloudmodel.lifecycle import (
     warn,
     when_drained,
 )
-from mark.cloudmodel.world import World
+from mark.cloudmodel.world import World, pool_zone
 from mark.domain.billing.costs import InstanceUsage
 from mark.domain.fleet import FleetView, Instance, Role
 from mark.domain.offering import Market, Offering
@@ -81,7 +82,11 @@ class _Machine:
     @property
     def pool(self) -> str:
         """The pool that it was taken from."""
-        return pool_name(self.offering.anywhere, self.zone)
+        return _pool_of(self.offering, self.zone)
+
+
+def _pool_of(offering: Offering, zone: str) -> str:
+    return pool_name(offering.anywhere, pool_zone(offering.market, zone))
 
 
 Room = Callable[[Sequence[Offering], int], int]
@@ -121,7 +126,7 @@ class SimulatedCloud:
         self._boots = stream(seed, "boots")
         self._wakes = stream(seed, "wakes")
         # A stream per pool: what happens in one does not depend on what is rented in another.
-        pools = (pool_name(item.anywhere, z) for item in offerings.values() for z in world.zones_for(item))
+        pools = (pool_name(item.anywhere, z) for item in offerings.values() for z in world.pools_for(item))
         self._spot = {pool: stream(seed, f"spot {pool}") for pool in pools}
         self._spot_items = {name: item for name, item in offerings.items() if item.market is Market.SPOT}
         self._victims = stream(seed, "victims")
@@ -253,16 +258,30 @@ class SimulatedCloud:
         found = [self._pool_for(order, name, now) for name, refusal in refusals.items() if refusal is None]
         _, _, zone, offering = min(filter(None, found), key=lambda one: one[:2], default=(0.0, "", "", None))
         if offering is None:
-            refusal = refusals[order.offering]
-            self._refuse(
-                order.token, order.offering, order.count, code=NO_CAPACITY if refusal is None else refusal.code
-            )
+            refusal, lacking = refusals[order.offering], self._offerings[order.offering]
+            asked = {*self._capacity.world.pools_for(lacking)} - order.zones_without(order.offering)
+            for place, zone in enumerate(sorted(asked) or [""]):
+                self._refuse(
+                    order.token,
+                    order.offering,
+                    0 if place else order.count,
+                    code=NO_CAPACITY if refusal is None else refusal.code,
+                    zone=zone,
+                )
             return
         count = self.room([self._offerings[name] for name in order.offerings], order.count)
         if count < order.count:
             self._refuse(order.token, order.offering, order.count - count, cause=RefusalCause.GUARDRAIL)
         for _ in range(count):
+            if offering.market is Market.ON_DEMAND:
+                zone = self._emptiest(order, offering)
             self._begin(order, offering, zone, now)
+
+    def _emptiest(self, order: Launch, offering: Offering) -> str:
+        """The zone of an order with the fewest instances of the offering: so groups of instances are spread."""
+        there = Counter(m.zone for m in self._machines.values() if m.offering.name == offering.name)
+        out = order.zones_without(offering.name)
+        return min((z for z in self._capacity.world.zones_for(offering) if z not in out), key=lambda z: there[z])
 
     def _refusal(self, name: str, now: float) -> Refuse | None:
         """The scripted refusal that hits an offering now, or its type and market in all zones."""
@@ -274,14 +293,14 @@ class SimulatedCloud:
         offering = self._offerings[name]
         item = offering.instance_type
         world = self._capacity.world
-        elsewhere = {*world.zones_of(offering.market)} - {*world.zones_for(offering)}
+        elsewhere = {*world.zones} - {*world.zones_for(offering)}
         zone = self._capacity.zone_of_launch(
             item, offering.market, now, without=order.zones_without(name) | elsewhere, prewarmed=self.prewarmed
         )
         if zone is None:
             return None
-        spot = self._capacity.prices.usd_per_hour
-        usd_per_hour = spot(item, zone, now) if zone else offering.usd_per_hour
+        spot, is_told_apart = self._capacity.prices.usd_per_hour, pool_zone(offering.market, zone)
+        usd_per_hour = spot(item, zone, now) if is_told_apart else offering.usd_per_hour
         return usd_per_hour, name, zone, offering
 
     def _refuse(
@@ -292,6 +311,7 @@ class SimulatedCloud:
         *,
         instances: tuple[str, ...] = (),
         code: str = NO_CAPACITY,
+        zone: str = "",
         cause: RefusalCause = RefusalCause.CAPACITY,
     ) -> None:
         """Tell of a refused launch, or of standbys that cannot be woken, with the next event."""
@@ -307,6 +327,7 @@ class SimulatedCloud:
             detail="the service's cap is reached" if is_full else "",
             at=now,
             instances=instances,
+            zone=zone or None,
         )
         self._at(now, lambda _: self._facts.append(fact))
 
@@ -316,7 +337,7 @@ class SimulatedCloud:
         drawn = draw_launch(
             self._times,
             self._boots,
-            self._spot[pool_name(offering.anywhere, zone)],
+            self._spot[_pool_of(offering, zone)],
             boot_factor=self._faults.boot_factor(now - self._start_at),
             hazard_per_hour=offering.hazard_per_hour * self._faults.stress,
         )
@@ -332,7 +353,7 @@ class SimulatedCloud:
                 boot_s=0.0 if self.prewarmed else drawn.boot_s,
             ),
             zone=zone,
-            number=self._capacity.number_launch(pool_name(offering.anywhere, zone)),
+            number=self._capacity.number_launch(_pool_of(offering, zone)),
         )
         self._machines[machine.id] = machine
         self._fleet = None
@@ -357,7 +378,9 @@ class SimulatedCloud:
         balance, burst = 0.0, machine.offering.instance_type.credits
         if burst:
             balance, self._credited = credits_at_start(burst, machine.credits, self._credited, now)
-        machine.slot = self._engine.add(machine.offering, standby=machine.role is Role.STANDBY, balance=balance)
+        machine.slot = self._engine.add(
+            machine.offering, standby=machine.role is Role.STANDBY, balance=balance, zone=machine.zone
+        )
         if machine.life.terminates_at is not None:
             self._engine.will_go(machine.slot, machine.life.terminates_at)
 
@@ -467,7 +490,7 @@ class SimulatedCloud:
             return
         surplus = self._engine.surplus_vcpu_s(machine.slot) if machine.slot is not None else 0.0
         item, since, price = machine.offering.instance_type, before.billed_since, None
-        if machine.zone:
+        if pool_zone(machine.offering.market, machine.zone):
             price = self._capacity.prices.mean_usd_per_hour(item, machine.zone, since, now)
         self.usages.append(
             InstanceUsage(

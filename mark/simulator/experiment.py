@@ -304,7 +304,7 @@ class Experiment:
     def _at_best_price(self, item: Offering) -> Offering:
         """The offering at the lowest price that it has anywhere in the run."""
         scenario = self.scenario
-        if scenario.world.zones_of(item.market) == ("",):
+        if scenario.world.pools_for(item) == ("",):
             return item
         begin_s, end_s = scenario.start_s, scenario.start_s + scenario.duration_s
         seed = self.spec.workload.seed if scenario.market_seed is None else scenario.market_seed

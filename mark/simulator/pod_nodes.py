@@ -307,7 +307,8 @@ class PodNodes:
         is_given_up = number != pod.starts or pod.pod.name not in self._pods or pod.phase is _Phase.DRAINING
         if is_given_up or (slot is not None and not pod.next_node):
             return
-        pod.slot = engine.add(pod.owner.size.offering, standby=False)
+        zone = next((item.zone for item in self._cloud.observe() if item.id == (pod.next_node or pod.node)), "")
+        pod.slot = engine.add(pod.owner.size.offering, standby=False, zone=zone)
         pod.phase = _Phase.READY
         if slot is None:
             return

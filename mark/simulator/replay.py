@@ -9,23 +9,33 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from mark.catalog.billing import Load, bill_fleet, bill_managed, bill_scheduled, cost_of, gateway_count
+from mark.catalog.billing import (
+    Load,
+    bill_fleet,
+    bill_managed,
+    bill_scheduled,
+    cost_of,
+    crossing_usd,
+    gateway_count,
+)
 from mark.catalog.commitment_bill import commitment_words
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
 from mark.controller.runner import Controller, Journal, no_shared_rps
 from mark.controller.state import Decision, Observation
+from mark.controller.zones import pulls_of
 from mark.dispatch.qos import QosRule
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit
-from mark.domain.fleet import FleetView
+from mark.domain.fleet import FleetView, InstanceState
+from mark.domain.front import Front, steered_shares
 from mark.domain.load.outcomes import NO_OUTCOMES
 from mark.domain.load.size_window import SizeCounts, add_sizes, size_bin
 from mark.domain.models.variants import AccuracyTotal
@@ -68,6 +78,11 @@ class Scenario:
     lambda_guess: LambdaGuess | None = None
     #: Whether somebody reads the journal: else plans lack the figures of their excuses.
     explained: bool = True
+
+    @property
+    def entry_zones(self) -> tuple[str, ...]:
+        """Zones in which requests come in: those with gateways."""
+        return self.world.zones[: self.footprint.entry_zones]
 
     @property
     def start_s(self) -> float:
@@ -119,6 +134,8 @@ def replay(
         nodes.begin()
     while engine.now < run.end_s:
         if run.note_minute():
+            if scenario.footprint.is_steered:
+                engine.let_in(steered_shares(run.pulls, scenario.entry_zones))
             progress((engine.now - scenario.start_s) / scenario.duration_s)
         stop = run.next_at() if nodes is None else min(run.next_at(), nodes.next_at())
         if any(engine.run_until(at) < at for at in run.stops_until(stop)):
@@ -242,6 +259,14 @@ class _Recorder:
             self.forecast[minute] = seen.forecast.max_in(lead, 0.5)
 
 
+def front_of(engine: Engine, footprint: Footprint, beside: Mapping[str, float]) -> Front | None:
+    """Where requests come in; None where zones are not told apart. beside: what others pull, by zone."""
+    shares = tuple(engine.entry.items())
+    if not shares:
+        return None
+    return Front(shares=shares, is_steered=footprint.is_steered, beside=tuple(sorted(beside.items())))
+
+
 def engine_setup(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> EngineSetup:
     """The scenario and the policy as the engine takes them."""
     workload = scenario.workload
@@ -262,13 +287,16 @@ def engine_setup(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> En
         sizes=None if workload.sizes is None else lambda from_s, to_s: workload.items(from_s, min(to_s, end_s)),
         largest=1 if workload.sizes is None else workload.sizes.largest,
         variants=bundle.variants,
+        zones=scenario.world.zones,
+        entry=scenario.entry_zones,
+        crossing_usd=crossing_usd(scenario.footprint, scenario.model.payload_mib),
     )
 
 
 class ModelReplay:
     """One model in a replay: its controller, its instances and its engine, moved from event to event."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 it is given every port
         self,
         scenario: Scenario,
         bundle: PolicyBundle,
@@ -279,6 +307,7 @@ class ModelReplay:
         *,
         shared_rps: Callable[[], float | None] = no_shared_rps,
         nodes: PodNodes | None = None,
+        beside: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle
@@ -286,7 +315,7 @@ class ModelReplay:
         self._history = history
         self._start_s = scenario.start_s
         self.end_s = self._end_s = scenario.start_s + scenario.duration_s
-        self._engine = engine
+        self._engine, self._beside = engine, beside
         self._offerings: dict[str, Offering] = {item.name: item for item in policy.known_offerings}
         redispatch = scenario.model.redispatch
         self._cloud: SimulatedCloud | PodCloud
@@ -317,6 +346,7 @@ class ModelReplay:
             journal=self._recorder,
             history=history,
             shared_rps=shared_rps,
+            front=self._front,
             explained=scenario.explained,
             divide=self._divided,
         )
@@ -389,6 +419,15 @@ class ModelReplay:
         self._note_ready(self._minute)
         self._minute, self._next_minute = self._minute + 1, self._next_minute + UNIT_S
         return True
+
+    @property
+    def pulls(self) -> dict[str, float]:
+        """What its instances pull that serve, by zone, USD an hour."""
+        serving = (item for item in self._cloud.observe() if item.state is InstanceState.READY)
+        return pulls_of(serving, self._bundle.controller)
+
+    def _front(self) -> Front | None:
+        return front_of(self._engine, self._scenario.footprint, self._beside())
 
     def _left_warm(self) -> int:
         """Lambda's environments that the load before the run left warm, where no instance answers any of it."""
@@ -479,12 +518,14 @@ class ModelReplay:
 
     def _load(self) -> Load:
         """The load as the overhead is billed by it."""
+        crossed = self._engine.crossed()
         return Load(
             duration_s=self._scenario.duration_s,
             peak_rps=self._peak_rps(),
             requests=round(self._scenario.workload.speed * self._engine.served().total),
             lambda_requests=self._engine.lambda_usage().requests,
             payload_mib=self._scenario.model.payload_mib,
+            crossed=None if crossed is None else round(self._scenario.workload.speed * crossed),
         )
 
     def _bill(self, load: Load) -> tuple[BillLine, ...]:

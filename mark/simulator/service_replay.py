@@ -7,6 +7,7 @@ fleet's: its controller sees, and plans for, what is left. A model alone is repl
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
@@ -18,13 +19,14 @@ from mark.controller.runner import Journal
 from mark.controller.sharing import Sharer, own_history
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured
+from mark.domain.front import steered_shares
 from mark.policies.bundles import PolicyBundle
 from mark.policies.spec import Overrides
 from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.experiment import Experiment, OpenJournal, Progress, Ready, Unwritten
 from mark.simulator.limits import LimitWatch
-from mark.simulator.replay import Forecasters, ModelReplay, Scenario, engine_setup, nodes_of
+from mark.simulator.replay import Forecasters, ModelReplay, Scenario, engine_setup, front_of, nodes_of
 from mark.simulator.results import RunResult
 from mark.simulator.service_cap import capped
 from mark.simulator.shared_hosts import SharedFleet, SharedHosts
@@ -160,6 +162,10 @@ class _Together:
         self._loads: dict[int, Demand] = {}
         scenarios = [model.scenario for model in self._models]
         plain, shared = kernels
+        self._footprint, self._entry_zones = scenarios[0].footprint, scenarios[0].entry_zones
+        #: What instances pull, by zone: those of all models' own, and the shared ones too.
+        self._own_pulls: Counter[str] = Counter()
+        self._pulls: Counter[str] = Counter()
         self._plane = SharedPlane(
             shared,
             [engine_setup(scenario, one.bundle, plain) for scenario, one in zip(scenarios, ready, strict=True)],
@@ -179,6 +185,7 @@ class _Together:
             end_s=self._end_s,
             journal=placements,
             cap=self._cap,
+            front=lambda: front_of(self._plane.engines[0], self._footprint, self._own_pulls),
         )
         self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready])
 
@@ -239,6 +246,7 @@ class _Together:
             watch,
             nodes=self._nodes,
             shared_rps=lambda: self._hosts.shared_rps(number),
+            beside=lambda: self._pulls,
         )
 
     def _go(self, parts: Sequence[ModelReplay], progress: Callable[[float], None]) -> None:
@@ -247,6 +255,7 @@ class _Together:
         while plane.now < self._end_s:
             minutes = [part.note_minute() for part in parts]
             if any(minutes):
+                self._steer(parts)
                 progress((plane.now - self._start_s) / (self._end_s - self._start_s))
             stop = min(hosts.next_at(), *(part.next_at() for part in parts))
             watching = min(parts, key=lambda part: part.watch_at)
@@ -262,6 +271,16 @@ class _Together:
             for part in parts:
                 part.reach(stop)
         progress(1.0)
+
+    def _steer(self, parts: Sequence[ModelReplay]) -> None:
+        """Let requests in where the instances are."""
+        self._own_pulls = Counter()
+        for part in parts:
+            self._own_pulls.update(part.pulls)
+        self._pulls = self._own_pulls.copy()
+        self._pulls.update(self._hosts.pulls)
+        if self._footprint.is_steered:
+            self._plane.engines[0].let_in(steered_shares(self._pulls, self._entry_zones))
 
 
 class OwnPart(NamedTuple):
@@ -298,4 +317,5 @@ def _sharer(member: Member, ready: Ready) -> Sharer:
         overflow=ready.bundle.controller.overflow,
         team=member.team,
         alone=member.alone,
+        crossing_usd=ready.bundle.controller.crossing_usd,
     )

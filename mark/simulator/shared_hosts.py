@@ -14,10 +14,12 @@ from mark.catalog.billing import bill_instances, bill_running
 from mark.cloudmodel.world import World
 from mark.controller.host_controller import HostController
 from mark.controller.placement_journal import PlacementDecision, PlacementJournal
+from mark.controller.runner import no_front
 from mark.controller.sharing import LOAD_S, Sharer, within_cap
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import Demand
+from mark.domain.front import Front
 from mark.domain.host_spec import TenantSpec
 from mark.domain.offering import Offering, with_longest_batch
 from mark.planner.packing import Packing
@@ -62,7 +64,7 @@ class SharedHosts:
     """The shared instances of a service's replay.
 
     sharers: its models, in the order of the plane's engines; none where they share nothing. history: the load of
-    each until an instant. journal: where decisions are written, None for nowhere.
+    each until an instant. journal: where decisions are written, None for nowhere. front: where requests come in.
     """
 
     def __init__(  # noqa: PLR0913 it is given every part of a replay
@@ -77,6 +79,7 @@ class SharedHosts:
         end_s: float,
         journal: PlacementJournal | None = None,
         cap: CappedService | None = None,
+        front: Callable[[], Front | None] = no_front,
     ) -> None:
         self._start_s, self._end_s = plane.now, end_s
         self._plane = HostPlane(plane, [sharer.model.redispatch for sharer in sharers])
@@ -104,6 +107,8 @@ class SharedHosts:
             start_at=plane.now,
             journal=self._decisions,
             within_cap=self._within_cap,
+            zones=tuple(filter(None, world.zones)),
+            front=front,
         )
 
     def begin(self) -> None:
@@ -155,6 +160,11 @@ class SharedHosts:
             name: tuple(self._models[number] for number in sorted(self._plane.tenants(slot)))
             for name, slot in self._cloud.slots().items()
         }
+
+    @property
+    def pulls(self) -> dict[str, float]:
+        """What they pull that serve, by zone, USD an hour."""
+        return self._controller.pulls
 
     def planned_rps(self, number: int) -> float:
         """Requests/s of a model that shared instances take when all tenants fill them as planned."""

@@ -37,7 +37,7 @@ def test_nothing_is_refused_in_an_ideal_world(market: Market | None) -> None:
     ("world", "market", "item", "expected"),
     [
         (TYPICAL, Market.ON_DEMAND, PLAIN, 0.01),
-        (replace(TYPICAL, spot_zones=("",)), Market.SPOT, PLAIN, 0.05),
+        (replace(TYPICAL, zones=("",)), Market.SPOT, PLAIN, 0.05),
         (TYPICAL, None, PLAIN, 0.02),
         (TYPICAL, None, GPU, 0.10),
         (ROUGH, None, PLAIN, 0.5),
@@ -88,7 +88,7 @@ def test_a_lost_pool_makes_its_type_scarce_for_half_an_hour_and_no_other() -> No
 
 def test_a_zone_refuses_as_often_as_the_world_says_and_all_do_in_the_share_that_is_together() -> None:
     capacity, instants = Capacity(TYPICAL, 1), [minute * ANSWER_S for minute in range(MINUTES)]
-    for zone in TYPICAL.spot_zones:
+    for zone in TYPICAL.zones:
         assert share_refused(TYPICAL, Market.SPOT, SPOT, zone=zone) == pytest.approx(0.05, abs=0.006)
     lacking = sum(capacity.zone_of_launch(SPOT, Market.SPOT, at) is None for at in instants) / MINUTES
     assert lacking == pytest.approx(0.05 * TYPICAL.refused_together, abs=0.004)
@@ -98,11 +98,11 @@ def test_a_zone_refuses_as_often_as_the_world_says_and_all_do_in_the_share_that_
 def test_a_spot_launch_goes_to_the_cheapest_zone_that_does_not_refuse_it(at: float, seed: int) -> None:
     capacity = Capacity(replace(TYPICAL, spot_refused=0.5), seed)
     zone = capacity.zone_of_launch(SPOT, Market.SPOT, at)
-    passed = [z for z in TYPICAL.spot_zones if capacity.refuses_launch(SPOT, Market.SPOT, z, at)]
+    passed = [z for z in TYPICAL.zones if capacity.refuses_launch(SPOT, Market.SPOT, z, at)]
     if zone is None:
         assert len(passed) == 3
     else:
-        open_ = set(TYPICAL.spot_zones) - set(passed)
+        open_ = set(TYPICAL.zones) - set(passed)
         assert zone == min(open_, key=lambda one: capacity.prices.usd_per_hour(SPOT, one, at))
     first = capacity.prices.zones_by_price(SPOT, at)[0]
     assert capacity.zone_of_launch(SPOT, Market.SPOT, at, prewarmed=True) == first

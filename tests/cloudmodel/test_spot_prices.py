@@ -16,7 +16,7 @@ from tests.planner.builders import offering
 
 ITEM = replace(offering().instance_type, on_demand_usd_per_hour=0.1, spot_usd_per_hour=0.04)
 TYPES = [replace(ITEM, name=f"c{number}.large") for number in range(300)]
-ZONES = st.sampled_from(TYPICAL.spot_zones)
+ZONES = st.sampled_from(TYPICAL.zones)
 TIMES = st.floats(-1e6, 1e7)
 SEEDS = st.integers(0, 9)
 
@@ -72,7 +72,7 @@ def test_of_three_zones_the_cheapest_is_as_far_below_the_middle_one_as_in_the_da
     still = SpotPrices(replace(TYPICAL, spot_drift=0.0), 1)
     below = []
     for item in TYPES:
-        cheapest, middle, _ = sorted(still.usd_per_hour(item, zone, 0.0) for zone in TYPICAL.spot_zones)
+        cheapest, middle, _ = sorted(still.usd_per_hour(item, zone, 0.0) for zone in TYPICAL.zones)
         assert middle == pytest.approx(0.04)
         below.append(math.log(cheapest / middle))
     assert statistics.fmean(below) == pytest.approx(-0.083, abs=0.012)

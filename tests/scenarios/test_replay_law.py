@@ -69,7 +69,7 @@ def test_replaying_a_journal_gives_its_orders_and_its_plans(kernel: Kernel, poli
 
 def test_plans_by_spot_prices_that_move_are_made_again_from_the_journal(kernel: Kernel) -> None:
     journal = MemoryJournal()
-    zoned = replace(IDEAL, spot_zones=TYPICAL.spot_zones, spot_zone_spread=0.1, spot_drift=0.5)
+    zoned = replace(IDEAL, zones=TYPICAL.zones, spot_zone_spread=0.1, spot_drift=0.5)
     moving = experiment(kernel, Market.SPOT, trace=up_and_down(), types=("c5.large", "c5.xlarge"), world=zoned)
     run(moving, "hedged", journal)
     assert told(journal.lines) == []

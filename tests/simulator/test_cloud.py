@@ -429,7 +429,7 @@ def test_a_pool_is_lost_whole_and_its_type_is_scarce_then(kernel: Kernel) -> Non
     assert not is_refused_at(World(kernel, of=replace(rough, after_loss_s=30.0)), lost_at + 60.0)
 
 
-ZONED = replace(FIXED_WORLD, spot_zones=("a", "b", "c"), spot_zone_spread=0.1, spot_drift=0.026)
+ZONED = replace(FIXED_WORLD, zones=("a", "b", "c"), spot_zone_spread=0.1, spot_drift=0.026)
 
 
 def test_a_spot_instance_pays_what_its_zone_costs_hour_by_hour_and_one_on_demand_its_list_price(
@@ -453,7 +453,10 @@ def test_a_controller_sees_the_price_of_the_cheapest_zone_and_none_where_it_neve
     item = SPOT.instance_type
     zone = SpotPrices(ZONED, 1).zones_by_price(item, 0.0)[0]
     price = SpotPrices(ZONED, 1).usd_per_hour(item, zone, 0.0)
-    assert World(kernel, of=ZONED).cloud.observe().spot_usd_per_hour == ((SPOT.name, price),)
+    seen = dict(World(kernel, of=ZONED).cloud.observe().spot_usd_per_hour)
+    assert seen[SPOT.name] == seen[f"{SPOT.name}:{zone}"] == price
+    assert price == min(seen.values())
+    assert len(seen) == 1 + len(ZONED.zones)
     assert World(kernel).cloud.observe().spot_usd_per_hour == ()
 
 
@@ -498,7 +501,7 @@ def test_a_launch_that_names_several_types_gets_the_cheapest_that_is_not_refused
 
 
 def test_a_launch_leaves_out_the_zones_that_it_names_and_is_refused_where_none_is_left(kernel: Kernel) -> None:
-    world = World(kernel, of=replace(FIXED_WORLD, spot_zones=("a", "b")))
+    world = World(kernel, of=replace(FIXED_WORLD, zones=("a", "b")))
     order = Launch(token="t1", reason="test", offering=SPOT.name, count=1, without=((SPOT.name, "a"),))
     world.cloud.submit(order)
     assert [one.zone for one in world.cloud.observe()] == ["b"]

@@ -197,7 +197,7 @@ def test_managed_instances_keep_three_and_pay_their_fees(kernel: Kernel) -> None
     assert result.cost.overhead == 0.0
 
 
-ZONED = replace(FIXED_WORLD, spot_zones=("a", "b", "c"), spot_zone_spread=0.1)
+ZONED = replace(FIXED_WORLD, zones=("a", "b", "c"), spot_zone_spread=0.1)
 HEDGE = Overrides(setting=Setting(rule="spothedge", utilisation=0.5, spare=1))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from mark.aws.ec2.observed import Ec2Row
 from mark.aws.prices import spot_usd_per_hour_by_zone
@@ -68,16 +69,15 @@ class ObservedSpotPrices:
         return found
 
     def lowest(self) -> tuple[tuple[str, float], ...]:
-        """The price of each spot offering in its cheapest zone, by name; without those that AWS does not price."""
-        found = (
-            (
-                name,
-                [
-                    usd
-                    for zone, usd in self._prices.get(kind, {}).items()
-                    if not self._zones or zone in self._zones
-                ],
-            )
-            for name, kind in sorted(self._spot.items())
-        )
-        return tuple((name, min(prices)) for name, prices in found if prices)
+        """The price of each spot offering in its cheapest zone, by name, and in each zone by its name there.
+
+        Without those that AWS does not price.
+        """
+        found: dict[str, float] = {}
+        for name, kind in self._spot.items():
+            prices = self._prices.get(kind, {})
+            by_zone = {zone: usd for zone, usd in prices.items() if not self._zones or zone in self._zones}
+            found |= {replace(self._offerings[name], zone=zone).name: usd for zone, usd in by_zone.items()}
+            if by_zone:
+                found[name] = min(by_zone.values())
+        return tuple(sorted(found.items()))

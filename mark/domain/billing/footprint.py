@@ -115,6 +115,16 @@ class Footprint:
     commitments: Commitments = NO_COMMITMENTS
 
     @property
+    def entry_zones(self) -> int:
+        """Zones that have a gateway."""
+        return min(self.zones, self.gateways.count)
+
+    @property
+    def is_steered(self) -> bool:
+        """True where clients call a name that points at gateways: requests can be let in where instances are."""
+        return not self.balanced
+
+    @property
     def disk_usd_per_gib_month(self) -> float:
         """Price of the disks."""
         return self.prices.price(ServiceItem.DISK)

@@ -28,6 +28,7 @@ from mark.cloudmodel.lifecycle import (
     wake,
     warn,
 )
+from mark.cloudmodel.world import pool_zone
 from mark.domain.offering import InstanceType, Market
 from mark.emulator.clock import ServiceClock
 from mark.emulator.config import DEFAULT_ZONE, REGION, Draws
@@ -179,7 +180,7 @@ class Machines:
     @property
     def spot_zones(self) -> tuple[str, ...]:
         """The availability zones that have spot prices of their own."""
-        return tuple(f"{REGION}{zone or DEFAULT_ZONE}" for zone in self._capacity.world.spot_zones)
+        return tuple(f"{REGION}{zone or DEFAULT_ZONE}" for zone in self._capacity.world.zones)
 
     def spot_usd_per_hour(self, item: InstanceType, zone: str = "") -> float | None:
         """The spot price of now in an availability zone, or in the cheapest; None where it has no spot market."""
@@ -382,7 +383,7 @@ class Machines:
 
     def _known(self, market: Market, zone: str) -> str:
         """The world's name of an availability zone; empty where it tells none apart."""
-        return "" if self._capacity.world.zones_of(market) == ("",) else zone.removeprefix(REGION)
+        return "" if self._capacity.world.zones == ("",) else pool_zone(market, zone.removeprefix(REGION))
 
     def _pool(self, name: str) -> np.random.Generator:
         if name not in self._pools:

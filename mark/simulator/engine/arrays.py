@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from mark.simulator.engine.kernel_tally import (
     SECOND,
     TOTAL,
     Floats,
+    Ints,
     Record,
     Records,
     RunTally,
@@ -36,6 +38,8 @@ LIVES = 4096
 """Draws of a Lambda environment's idle life, used in turn."""
 DRAWS = 2**14
 """Draws of a time's noise, used in turn; a power of two."""
+ONE_ZONE: Floats = np.ones(1)
+"""Entry of requests where zones are not told apart."""
 ENDLESS = int(np.iinfo(np.int64).max)
 """Requests of a window that never fills: nobody watches."""
 _ROUTING = {
@@ -77,6 +81,7 @@ def rules(
         "speed": speed,
         "sigmas": dispatch.admission_sigmas,
         "network_s": network_s * speed,
+        "zonal": dispatch.zonal,
     }
     made = records(kernel.RULES, 1)
     for name, value in values.items():
@@ -90,9 +95,16 @@ def records(dtype: np.dtype[np.void], count: int) -> Records:
 
 
 def fleet(
-    count: int, queue: int, max_batch: int, *, sized: bool, variants: kernel.Variants | None = None
+    count: int,
+    queue: int,
+    max_batch: int,
+    *,
+    sized: bool,
+    variants: kernel.Variants | None = None,
+    entry: Floats = ONE_ZONE,
 ) -> kernel.Fleet:
     """Room for `count` instances, each with a ring of `queue` requests, which have sizes where `sized`."""
+    nobody = padded([[]] * entry.size)
     return kernel.Fleet(
         servers=records(kernel.SERVER, count),
         queue=np.zeros((count, queue)),
@@ -100,7 +112,17 @@ def fleet(
         batch_s=np.zeros((count, max_batch + 1)),
         noise=np.ones((1, DRAWS)),
         variants=variants,
+        zones=kernel.Zones(entry, *nobody),
     )
+
+
+def padded(lists: Sequence[Sequence[int] | Ints]) -> tuple[Ints, Ints]:
+    """Lists of numbers as rows of one array, and their lengths."""
+    counts = np.array([len(one) for one in lists], np.int64)
+    rows = np.zeros((len(lists), max(1, int(counts.max(initial=0)))), np.int64)
+    for place, one in enumerate(lists):
+        rows[place, : len(one)] = one
+    return rows, counts
 
 
 def variants(serving: VariantServing, made: Record) -> kernel.Variants:

@@ -74,9 +74,9 @@ class CentralEngine(Engine):
         self._asked: dict[int, tuple[float, int]] = {}
         self._count = 0
 
-    def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
+    def add(self, offering: Offering, *, standby: bool, balance: float = 0.0, zone: str = "") -> int:
         """A ready instance that accepts requests from now on; returns its slot."""
-        slot = super().add(offering, standby=standby, balance=balance)
+        slot = super().add(offering, standby=standby, balance=balance, zone=zone)
         self._count += 1
         self._machines[slot] = _Machine(name=f"{self._count:09d}", offering=offering)
         self._slot_of[self._machines[slot].name] = slot

@@ -10,7 +10,7 @@ clock: there whatever takes real seconds takes X times as long, and one request 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +70,12 @@ class EngineSetup:
     largest: int = 1
     #: The model's, where it has several.
     variants: VariantServing | None = None
+    #: Availability zones of instances; one without a name where they are not told apart.
+    zones: tuple[str, ...] = ("",)
+    #: Of these, the ones with gateways: requests come in there, evenly at first. Empty for all.
+    entry: tuple[str, ...] = ()
+    #: What a request costs that crosses to an instance in another zone, USD.
+    crossing_usd: float = 0.0
 
 
 class Engine:
@@ -94,6 +100,10 @@ class Engine:
             speed=given.speed,
             network_s=given.network_s,
         )
+        lambda_usd = math.inf if given.overflow is None else given.overflow.usd_per_warm_request
+        self._rules.lambda_before_crossing = self._rules.overflows and lambda_usd < given.crossing_usd
+        self._zones = given.zones
+        self._entry = {zone: 1.0 / len(given.entry or given.zones) for zone in given.entry or given.zones}
         self._variants = given.variants
         self._fleet = arrays.fleet(
             arrays.FIRST_SLOTS,
@@ -101,6 +111,7 @@ class Engine:
             1,
             sized=given.sizes is not None,
             variants=None if given.variants is None else arrays.variants(given.variants, self._rules),
+            entry=self._added_up(),
         )
         self._pool = arrays.pool(self._rules, given.overflow, given.rng)
         self._tally = arrays.tally(given.start_at, seconds)
@@ -118,7 +129,23 @@ class Engine:
         self._index = 0
         self._warm_pings = self._cold_pings = 0
 
-    def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
+    @property
+    def entry(self) -> Mapping[str, float]:
+        """Shares of the requests by the zone in which they come in; empty where zones are not told apart."""
+        return self._entry if len(self._zones) > 1 else {}
+
+    def let_in(self, entry: Mapping[str, float]) -> None:
+        """Requests come in by these shares from now on. What comes later must not know them: settled first."""
+        if entry != self._entry:
+            self._settle()
+            self._entry = dict(entry)
+            self._fleet = self._fleet._replace(zones=self._fleet.zones._replace(entry=self._added_up()))
+
+    def _added_up(self) -> Floats:
+        """The shares of the zones, added up. shape (zones,)."""
+        return np.cumsum([self._entry.get(zone, 0.0) for zone in self._zones])
+
+    def add(self, offering: Offering, *, standby: bool, balance: float = 0.0, zone: str = "") -> int:
         """A ready instance that accepts requests from now on; returns its slot."""
         type_name, variants = offering.instance_type.name, self._variants
         largest = offering.batch.max_batch if variants is None else variants.max_batch[type_name]
@@ -133,6 +160,7 @@ class Engine:
         if variants is not None:
             server.kind = variants.types.index(type_name)
         server.max_batch, server.standby, server.weight = largest, standby, offering.capacity_rps
+        server.zone = self._zones.index(zone) if len(self._zones) > 1 else 0
         server.free_at, server.terminates_at = self._now, np.inf
         server.cv, server.noise = offering.cv, row
         server.single_s, server.full_batch_s = fleet.batch_s[slot, 1], fleet.batch_s[slot, largest]
@@ -381,6 +409,13 @@ class Engine:
         """Calls that Lambda refused: its concurrency was used up, or too many new environments at once."""
         return int(self._tally.totals.throttled)
 
+    def crossed(self) -> int | None:
+        """Requests that an instance in another zone than they came in has answered; None where none is told apart.
+
+        What waits where requests come in by other shares than before counts by those of now.
+        """
+        return int(self._tally.totals.crossed) if len(self._zones) > 1 else None
+
     def latency(self) -> Latency:
         """Latencies of what was answered, from the histogram (0.1 ms wide below 2 s)."""
         return arrays.summarise(self._tally)
@@ -467,4 +502,6 @@ class Engine:
         if self._lists is None:
             rows, every = (np.array(sorted(slots), np.int64) for slots in (self._accepting, self._used))
             self._lists = rows, every
+            by_zone = arrays.padded([rows[self._fleet.servers.zone[rows] == z] for z in range(len(self._zones))])
+            self._fleet = self._fleet._replace(zones=kernel.Zones(self._fleet.zones.entry, *by_zone))
         return self._lists

@@ -18,6 +18,7 @@ class HostPlane:
         self._plane = plane
         self._redispatch = redispatch
         self._rows: dict[int, dict[int, int]] = {}
+        self._zones: dict[int, str] = {}
         self._goes_at: dict[int, float] = {}
 
     @property
@@ -25,10 +26,10 @@ class HostPlane:
         """The plane's clock."""
         return self._plane.now
 
-    def add(self, _offering: Offering, *, standby: bool, balance: float = 0.0) -> int:  # noqa: ARG002
+    def add(self, _offering: Offering, *, standby: bool, balance: float = 0.0, zone: str = "") -> int:  # noqa: ARG002
         """A device without tenants."""
         device = self._plane.new_device()
-        self._rows[device] = {}
+        self._rows[device], self._zones[device] = {}, zone
         return device
 
     def tenants(self, device: int) -> frozenset[int]:
@@ -41,7 +42,7 @@ class HostPlane:
 
     def place(self, device: int, model: int, offering: Offering, share_rps: float) -> None:
         """This model takes requests there from now on, share_rps of them before its own instances are asked."""
-        row = self._plane.engines[model].place(offering, device, share_rps=share_rps)
+        row = self._plane.engines[model].place(offering, device, share_rps=share_rps, zone=self._zones[device])
         self._rows[device][model] = row
         if device in self._goes_at:
             self._plane.engines[model].will_go(row, self._goes_at[device])

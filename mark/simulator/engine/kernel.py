@@ -65,6 +65,7 @@ from mark.simulator.engine.kernel_tally import (
     second_of,
     shed,
     window_closed,
+    zone_of_entry,
 )
 
 # Why `run` returned.
@@ -83,6 +84,7 @@ SERVER = np.dtype(
         ("noise", "i8"),  # row of Fleet.noise
         *TENANT_FIELDS.items(),
         ("standby", "i8"),
+        ("zone", "i8"),  # its place in Zones.entry
         ("balance", "f8"),  # CPU credits at balance_at
         ("balance_at", "f8"),
         ("burn_per_s", "f8"),  # credits a second of work takes; 0 for types without credits
@@ -104,7 +106,7 @@ SERVER = np.dtype(
 )
 RULES = np.dtype(
     [
-        *((name, "?") for name in ("shed_late", "overflows")),
+        *((name, "?") for name in ("shed_late", "overflows", "zonal", "lambda_before_crossing")),
         *((name, "i8") for name in ("routing", "monitor_requests", "concurrency", "burst")),
         ("last_second", "i8"),
         *((name, "f8") for name in ("factor", "give_up_s", "objective_s", "target", "start_at", "monitor_s")),
@@ -140,6 +142,18 @@ class Variants(NamedTuple):
     network: QosNetwork | None
 
 
+class Zones(NamedTuple):
+    """Availability zones of the instances that a lone model's requests may go to.
+
+    entry: where requests come in, as shares added up, shape (zones,). rows: accepting slots by zone, shape
+    (zones, most), the first `counts` of each.
+    """
+
+    entry: Floats
+    rows: Ints
+    counts: Ints
+
+
 class Fleet(NamedTuple):
     """One row per instance. servers: records of SERVER; batch_s: shape (slots, largest batch + 1), seconds.
 
@@ -155,6 +169,7 @@ class Fleet(NamedTuple):
     batch_s: Floats
     noise: Floats
     variants: Variants | None
+    zones: Zones
 
 
 def run(
@@ -180,10 +195,7 @@ def run(
         index += 1
         tally.seconds[second_of(now, rules)].arrivals += 1
         size = _size_at(index - 1, sizes)
-        outcome = _offer(now, now, size, rows, rules, fleet, tally)
-        if outcome == BOUNCED:
-            outcome = _bounce(now, now, size, rows, rules, fleet, pool, tally)
-        if outcome == FULL:
+        if dispatch(now, now, size, rows, rules, fleet, pool, tally):
             return index, QUEUE_FULL
         if window_closed(now, rules, tally.totals):
             return index, BREACHED
@@ -213,10 +225,36 @@ def dispatch(
     now: float, arrived_at: float, size: int, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: RunTally
 ) -> bool:
     """Send one request somewhere; True when a queue has become full."""
-    outcome = _offer(now, arrived_at, size, rows, rules, fleet, tally)
+    outcome = BOUNCED
+    if rules.zonal:
+        near = _near(arrived_at, fleet.zones)
+        if 0 < near.size < rows.size:
+            _advance_all(now, rows, rules, fleet, tally)
+            outcome = _offer(now, arrived_at, size, near, rules, fleet, tally)
+        if outcome == BOUNCED and near.size < rows.size and rules.lambda_before_crossing:
+            outcome = offer_lambda(now, arrived_at, rules, pool, tally)
+    if outcome == BOUNCED:
+        outcome = _offer(now, arrived_at, size, rows, rules, fleet, tally)
     if outcome == BOUNCED:
         outcome = _bounce(now, arrived_at, size, rows, rules, fleet, pool, tally)
     return bool(outcome == FULL)
+
+
+def _near(arrived_at: float, zones: Zones) -> Ints:
+    """The accepting slots of the zone in which a request came in."""
+    zone = zone_of_entry(arrived_at, zones.entry)
+    found: Ints = zones.rows[zone, : zones.counts[zone]]
+    return found
+
+
+def offer_lambda(now: float, arrived_at: float, rules: Record, pool: Pool, tally: RunTally) -> int:
+    """Send it to Lambda where that is in time: a crossing costs more."""
+    reap(now, rules, pool, tally)
+    warm = believed_warm(pool.belief, now)
+    lambda_at = lambda_finish_at(now, pool.marks.warm + pool.marks.cold, warm, rules.lambda_s, rules.cold_s)
+    if lambda_at > arrived_at + rules.objective_s:
+        return BOUNCED
+    return TAKEN if overflow_to_lambda(now, arrived_at, np.inf, rules, pool, tally) else BOUNCED
 
 
 def _offer(
@@ -527,6 +565,7 @@ def complete_batch(row: int, rules: Record, fleet: Fleet, tally: RunTally) -> No
     for place in range(requests):
         arrived_at = held[(server.head + place) & (capacity - 1)]
         answer(arrived_at, finish_at, rules, tally)
+        tally.totals.crossed += server.zone != zone_of_entry(arrived_at, fleet.zones.entry)
         _note_variant(arrived_at, finish_at, server, rules, fleet.variants, tally)
     _count_batch(requests, server, tally.totals)
     server.head = (server.head + requests) & (capacity - 1)

@@ -37,6 +37,7 @@ from mark.simulator.engine.kernel import (
     Fleet,
     complete_batch,
     gain_credits,
+    offer_lambda,
     overflow_to_lambda,
     start_batch,
     warm_one_more,
@@ -52,6 +53,7 @@ from mark.simulator.engine.kernel_tally import (
     second_of,
     shed,
     window_closed,
+    zone_of_entry,
 )
 
 MARKS = np.dtype([("due_at", "f8"), ("missed", "i8"), ("concurrency", "i8")])
@@ -87,6 +89,10 @@ class Models(NamedTuple):
     rows: Ints
     accepting: Ints
     own: Ints
+    #: The same by zone, shape (models, zones, most).
+    near: Ints
+    near_accepting: Ints
+    near_own: Ints
     seconds: Records
     histogram: Ints
     totals: Records
@@ -177,8 +183,20 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
     deadline_at = arrived_at + rules.objective_s
     own, shared = rows[: models.own[model]], rows[models.own[model] :]
     outcome = BOUNCED
-    if shared.size:
+    if rules.zonal:
+        zone = zone_of_entry(arrived_at, fleet.zones.entry)
+        near = models.near[model, zone, : models.near_accepting[model, zone]]
+    else:
+        zone, near = 0, rows[:0]
+    near_own, near_shared = near[: models.near_own[model, zone]], near[models.near_own[model, zone] :]
+    if 0 < near_shared.size < shared.size:
+        outcome = _offer(now, arrived_at, deadline_at, near_shared, True, rules, fleet, devices, models)
+    if outcome == BOUNCED and rules.zonal and rules.lambda_before_crossing and near.size < rows.size:
+        outcome = _stay_or_call(now, arrived_at, deadline_at, near_own, model, fleet, devices, models)
+    if outcome == BOUNCED and shared.size:
         outcome = _offer(now, arrived_at, deadline_at, shared, True, rules, fleet, devices, models)
+    if outcome == BOUNCED and 0 < near_own.size < own.size:
+        outcome = _offer(now, arrived_at, deadline_at, near_own, False, rules, fleet, devices, models)
     if outcome == BOUNCED:
         outcome = _offer(now, arrived_at, deadline_at, own, False, rules, fleet, devices, models)
         if outcome != BOUNCED and shared.size and not rules.overflows and arrived_at == now:
@@ -193,6 +211,36 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
     if outcome == BOUNCED:
         outcome = _bounce(now, arrived_at, deadline_at, model, rows, fleet, devices, models)
     return bool(outcome == FULL)
+
+
+def _stay_or_call(
+    now: float,
+    arrived_at: float,
+    deadline_at: float,
+    near_own: Ints,
+    model: int,
+    fleet: Fleet,
+    devices: Devices,
+    models: Models,
+) -> int:
+    """Offer it to the model's own instances in its zone, then to Lambda: a crossing costs more."""
+    rules, outcome = models.rules[model], BOUNCED
+    if near_own.size:
+        outcome = _offer(now, arrived_at, deadline_at, near_own, False, rules, fleet, devices, models)
+    if outcome == BOUNCED:
+        _leave_calls(now, model, devices.marks.concurrency, models)
+        pool = Pool(
+            models.pool_marks[model],
+            models.idle_until[model],
+            models.rings[model],
+            models.started_at[model],
+            models.idle_life_s[model],
+            models.belief[model],
+            models.noise[model],
+        )
+        tally = RunTally(models.seconds[model], models.histogram[model], models.totals[model])
+        outcome = offer_lambda(now, arrived_at, rules, pool, tally)
+    return outcome
 
 
 def _working(row: int, fleet: Fleet, devices: Devices) -> Ints:

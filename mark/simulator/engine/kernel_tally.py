@@ -19,6 +19,8 @@ Record = Any
 FINE_S, FINE_BINS = 0.0001, 20_000
 COARSE_S, COARSE_BINS = 0.01, 12_000
 HISTOGRAM_BINS = FINE_BINS + COARSE_BINS
+SPREAD = 7919.37
+"""Times an instant, what it has behind the point is as good as random."""
 """Latencies are counted in bins of 0.1 ms up to 2 s and of 10 ms beyond."""
 
 SECOND = np.dtype(
@@ -38,6 +40,7 @@ TOTAL = np.dtype(
     [
         *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "missed", "throttled")),
         *((name, "i8") for name in ("invocations", "cold", "pings", "batches", "drawn")),
+        ("crossed", "i8"),  # answered by an instance in another zone than they came in
         ("fallback_decisions", "i8"),  # batches that the heuristic chose in a learned policy's place
         *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
         *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until", "due_at")),
@@ -88,6 +91,19 @@ def shed(arrived_at: float, rules: Record, tally: RunTally) -> None:
     totals.missed += 1
     totals.window_requests += 1
     totals.window_missed += 1
+
+
+def zone_of_entry(arrived_at: float, entry: Floats) -> int:
+    """The zone in which a request comes in, drawn by its instant: the same for all policies.
+
+    entry: the zones' shares of the requests, added up. shape (zones,).
+    """
+    if entry.size == 1:
+        return 0
+    drawn, zone = (arrived_at * SPREAD) % 1.0, 0
+    while zone + 1 < entry.size and drawn >= entry[zone]:
+        zone += 1
+    return zone
 
 
 def window_closed(now: float, rules: Record, totals: Record) -> bool:

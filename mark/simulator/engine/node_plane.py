@@ -21,7 +21,7 @@ class NodePlane:
         """The plane's clock."""
         return self._plane.now
 
-    def add(self, _offering: Offering, *, standby: bool, balance: float = 0.0) -> int:  # noqa: ARG002
+    def add(self, _offering: Offering, *, standby: bool, balance: float = 0.0, zone: str = "") -> int:  # noqa: ARG002
         """A number for a node that serves."""
         self._made += 1
         return self._made

@@ -7,7 +7,7 @@ An instance that a model adds is a device of its own. What several share is plac
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -31,7 +31,9 @@ class SharedPlane:
         assert all(one.sizes is None and one.variants is None for one in given), "of one item, without variants"
         self.kernel = device_kernel
         self.now = given[0].start_at
-        self.fleet = arrays.fleet(arrays.FIRST_SLOTS, arrays.FIRST_QUEUE, 1, sized=False)
+        self._zones = given[0].zones
+        entry = np.ones(len(given[0].zones))  # until the engines say
+        self.fleet = arrays.fleet(arrays.FIRST_SLOTS, arrays.FIRST_QUEUE, 1, sized=False, entry=entry)
         self.free = list(range(arrays.FIRST_SLOTS))
         self._arrivals = [one.arrivals for one in given]
         self._block = np.empty(0)
@@ -108,17 +110,37 @@ class SharedPlane:
     def state(self) -> tuple[kernel.Fleet, Devices, Models]:
         """The arrays as the kernel takes them."""
         if self._changed:
-            tenants, counts = _padded(self._tenants)
+            tenants, counts = arrays.padded(self._tenants)
             held = self.fleet.servers.in_service + self.fleet.servers.waiting
-            working, works = _padded([[row for row in rows if held[row]] for rows in self._tenants])
+            working, works = arrays.padded([[row for row in rows if held[row]] for rows in self._tenants])
             working = np.concatenate((working, np.zeros_like(tenants)), axis=1)  # room for all
             due_at = np.full(counts.size, -np.inf)  # whoever runs there is looked at anew
             self._devices = Devices(tenants, counts, working, works, due_at, self._devices.marks)
-            rows, accepting = _padded([engine.accepting for engine in self.engines])
+            rows, accepting = arrays.padded([engine.accepting for engine in self.engines])
             own = np.array([engine.own for engine in self.engines], np.int64)
-            self._models = self._models._replace(rows=rows, accepting=accepting, own=own)
+            near, near_accepting, near_own = self._near()
+            self._models = self._models._replace(
+                rows=rows,
+                accepting=accepting,
+                own=own,
+                near=near,
+                near_accepting=near_accepting,
+                near_own=near_own,
+            )
             self._changed = False
         return self.fleet, self._devices, self._models
+
+    def _near(self) -> tuple[Ints, Ints, Ints]:
+        """`Models.near` and its counts."""
+        zone_of, zones = self.fleet.servers.zone, range(len(self._zones))
+        found = [[[row for row in one.accepting if zone_of[row] == z] for z in zones] for one in self.engines]
+        owned = [
+            [sum(one.is_own(row) for row in rows) for rows in by_zone]
+            for one, by_zone in zip(self.engines, found, strict=True)
+        ]
+        near, accepting = arrays.padded([rows for by_zone in found for rows in by_zone])
+        shape = len(self.engines), len(self._zones)
+        return near.reshape(*shape, -1), accepting.reshape(shape), np.array(owned, np.int64).reshape(shape)
 
     def _fetch(self) -> None:
         """The next hour's arrivals of all models, in order."""
@@ -183,9 +205,18 @@ class ModelEngine(Engine):
         """So many of them are of its own instances."""
         return len(self._alone & self._accepting)
 
-    def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
+    def is_own(self, slot: int) -> bool:
+        """True for an instance that this model has alone."""
+        return slot in self._alone
+
+    def let_in(self, entry: Mapping[str, float]) -> None:
+        """Requests come in by these shares from now on, those of the other models too."""
+        for engine in self._plane.engines:
+            Engine.let_in(engine, entry)
+
+    def add(self, offering: Offering, *, standby: bool, balance: float = 0.0, zone: str = "") -> int:
         """A ready instance of this model alone."""
-        return self.place(offering, self._plane.new_device(), standby=standby, balance=balance)
+        return self.place(offering, self._plane.new_device(), standby=standby, balance=balance, zone=zone)
 
     def place(
         self,
@@ -195,13 +226,14 @@ class ModelEngine(Engine):
         standby: bool = False,
         balance: float = 0.0,
         share_rps: float | None = None,
+        zone: str = "",
     ) -> int:
         """A tenant of this model on that device, which accepts requests from now on; returns its slot.
 
         share_rps: requests/s that it takes before the model's own instances are asked, where the instance is the
         service's: what it takes is no load of the model's own fleet.
         """
-        slot = super().add(offering, standby=standby, balance=balance)
+        slot = super().add(offering, standby=standby, balance=balance, zone=zone)
         server = self._fleet.servers[slot]
         server.model, server.objective_s = self._number, self._rules.objective_s
         if share_rps is None:
@@ -316,6 +348,9 @@ def _stacked(engines: Sequence[ModelEngine]) -> Models:
         rows=np.zeros((count, 1), np.int64),
         accepting=np.zeros(count, np.int64),
         own=np.zeros(count, np.int64),
+        near=np.zeros((count, 1, 1), np.int64),
+        near_accepting=np.zeros((count, 1), np.int64),
+        near_own=np.zeros((count, 1), np.int64),
         seconds=arrays.records(SECOND, count * seconds).reshape(count, seconds),
         histogram=np.zeros((count, HISTOGRAM_BINS), np.int64),
         totals=arrays.records(TOTAL, count),
@@ -331,12 +366,3 @@ def _stacked(engines: Sequence[ModelEngine]) -> Models:
         made.rules[number] = engine.rules
         made.totals[number] = engine.tally.totals
     return made
-
-
-def _padded(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Lists of numbers as rows of one array, and their lengths."""
-    counts = np.array([len(one) for one in lists], np.int64)
-    rows = np.zeros((len(lists), max(1, int(counts.max(initial=0)))), np.int64)
-    for place, one in enumerate(lists):
-        rows[place, : len(one)] = one
-    return rows, counts

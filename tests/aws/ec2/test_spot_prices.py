@@ -54,7 +54,9 @@ def test_a_spot_instance_costs_what_its_zone_does_and_the_lowest_is_planned_with
     prices.read(0.0)
     found = [prices.usd_per_hour(row(zone)) for zone in ZONES]
     assert len(set(found)) == 3
-    assert prices.lowest() == ((SPOT.name, min(price for price in found if price)),)
+    lowest = dict(prices.lowest())
+    assert lowest.pop(SPOT.name) == min(price for price in found if price)
+    assert lowest == {f"{SPOT.name}:{zone}": price for zone, price in zip(ZONES, found, strict=True)}
     assert prices.usd_per_hour(row("")) == SPOT.usd_per_hour
     assert prices.usd_per_hour(row(ZONES[0], ON_DEMAND.name)) == ON_DEMAND.usd_per_hour
     assert prices.usd_per_hour(row(ZONES[0], "gone:spot")) is None
@@ -75,7 +77,8 @@ def test_what_is_reserved_counts_at_the_dearest_zone_that_it_may_stand_in(there:
 def test_only_zones_that_the_service_may_use_count_as_the_lowest(there: Aws) -> None:
     prices = ObservedSpotPrices(there, OFFERINGS, ZONES[1:2])
     prices.read(0.0)
-    assert prices.lowest() == ((SPOT.name, prices.usd_per_hour(row(ZONES[1]))),)
+    price = prices.usd_per_hour(row(ZONES[1]))
+    assert prices.lowest() == ((SPOT.name, price), (f"{SPOT.name}:{ZONES[1]}", price))
 
 
 def test_prices_are_read_once_an_hour_and_kept_where_aws_is_throttled(world: World, there: Aws) -> None:

@@ -1,0 +1,40 @@
+"""Where requests come in: the zones of the gateways, and how their load is shared among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """Where requests come in, by availability zone.
+
+    shares: of the requests, of each zone that has a gateway. is_steered: they come in where the instances are, so
+    the shares follow what these pull: USD an hour, if all of their requests crossed to another zone. beside: what
+    other models' instances pull.
+    """
+
+    shares: tuple[tuple[str, float], ...]
+    is_steered: bool = False
+    beside: tuple[tuple[str, float], ...] = ()
+
+    def shares_with(self, pulls: Mapping[str, float]) -> dict[str, float]:
+        """Shares by zone once the model's own instances pull that."""
+        shares = dict(self.shares)
+        if not self.is_steered:
+            return shares
+        beside = dict(self.beside)
+        return steered_shares({zone: beside.get(zone, 0.0) + pulls.get(zone, 0.0) for zone in shares}, [*shares])
+
+    def crossing_usd_per_hour(self, pulls: Mapping[str, float]) -> float:
+        """The price of what crosses while the load takes all instances that pull so, each zone's own first."""
+        total = sum(pulls.values())
+        lacking = (share * total - pulls.get(zone, 0.0) for zone, share in self.shares_with(pulls).items())
+        return sum(max(0.0, usd) for usd in lacking)
+
+
+def steered_shares(pulls: Mapping[str, float], zones: Sequence[str]) -> dict[str, float]:
+    """Shares of the requests by zone, of those with gateways: as the instances pull, evenly where none does."""
+    total = sum(pulls.get(zone, 0.0) for zone in zones)
+    return {zone: pulls.get(zone, 0.0) / total if total > 0.0 else 1.0 / len(zones) for zone in zones}
