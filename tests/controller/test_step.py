@@ -17,6 +17,7 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments, PlanKind, SavingsPlan
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState, Role
+from mark.domain.front import Front
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Launch, LaunchRefused, RefusalCause, WarmLambda
 from mark.domain.plan import Plan
@@ -359,6 +360,10 @@ def test_each_input_moves_a_decision() -> None:
         bare = replace(base, forecast=None, plan=None, **changes)
         return request_at(before.state, bare, policy, history=LOAD, forecast=forecast(1000.0))
 
+    def orders_in_zones(**changes: Any) -> object:
+        zoned = replace(policy, zones=("a", "b"), crossing_usd=1e-5)
+        return step(before.state, replace(wanting, **changes), zoned).orders
+
     refused = LaunchRefused(token="t0-1", offering=SMALL.name, count=1, cause=CAPACITY, at=399.0)
     moved = {
         "now": orders(now=100.0) != orders(),
@@ -375,6 +380,7 @@ def test_each_input_moves_a_decision() -> None:
         "commitments": asked(commitments=OWNED) != asked(),
         "shared_rps": asked(shared_rps=5.0) != asked(),
         "spending_limit": orders(spending_limit=SpendingLimit.PAUSE) != orders(),
+        "front": orders_in_zones(front=Front(shares=(("b", 1.0),))) != orders_in_zones(),
     }
     assert moved == {field.name: True for field in fields(Observation)}
 
