@@ -147,6 +147,8 @@ class HostController:
         self._decided_under = SpendingLimit.NONE
         self._decided_on = frozenset(name for name, tenants in self._wanted.items() if tenants)
         self._ready: dict[str, Instance] = {}
+        #: Until when each instance may boot.
+        self._boots_until: dict[str, float] = {}
         #: All models are where they are wanted and nowhere else.
         self.is_settled = True
 
@@ -183,6 +185,14 @@ class HostController:
         if now == self._start_at:
             return taken_rps(self._history(self._models.index(model), now, 1), planned_rps)
         return self._hosts.shared_rps(model)
+
+    def is_booting(self, model: str, now: float) -> bool:
+        """True while an instance boots that is to hold a model, as long as a boot may take."""
+        return any(
+            now < self._boots_until.get(name, now) and self._is_awaited(name, model)
+            for name, tenants in list(self._wanted.items())
+            if any(tenant.model == model for tenant in tenants)
+        )
 
     def tick(self, now: float, *, was_lost: bool = False) -> None:
         """Decide anew where that is due or an instance was lost, and move models on their way."""
@@ -319,8 +329,10 @@ class HostController:
 
     def _place(self, now: float) -> None:
         """Load what is wanted where it is not, and take away what is not wanted any more."""
-        self._ready = {
-            item.id: item for item in self._cloud.observe() if item.stays and item.state is InstanceState.READY
+        staying = {item.id: item for item in self._cloud.observe() if item.stays}
+        self._ready = {name: item for name, item in staying.items() if item.state is InstanceState.READY}
+        self._boots_until = {
+            name: item.launched_at + self._offerings[item.offering].boot_s + HAND_OVER_S for name, item in staying.items()
         }
         self._told = {name: told for name, told in self._told.items() if name in self._ready}
         self._leaves_at = {

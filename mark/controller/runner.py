@@ -55,6 +55,11 @@ def no_shared_rps() -> float | None:
     return None
 
 
+def no_shared_boots() -> bool:
+    """The same, of shared instances that boot."""
+    return False
+
+
 class Journal(Protocol):
     """The journal as the controller needs it."""
 
@@ -96,6 +101,7 @@ class Controller:
         events: Callable[[], Events] = no_events,
         shared_rps: Callable[[], float | None] = no_shared_rps,
         front: Callable[[], Front | None] = no_front,
+        shared_boots: Callable[[], bool] = no_shared_boots,
         explained: bool = True,
         divide: Divide = undivided,
     ) -> None:
@@ -109,7 +115,8 @@ class Controller:
         self._fallback = fallback
         self._journal = journal
         self._measure, self._read_quotas, self._read_events = measure, quotas, events
-        self._read_commitments, self._read_shared_rps = commitments, shared_rps
+        self._read_commitments = commitments
+        self._read_shared_rps, self._read_shared_boots = shared_rps, shared_boots
         self._read_front = front
         self._read_limit, self._spending_limit = spending_limit, SpendingLimit.NONE
         self._divide = divide
@@ -224,6 +231,7 @@ class Controller:
             spending_limit=spending_limit,
             shared_rps=self._read_shared_rps(),
             front=self._read_front(),
+            shared_boots=self._read_shared_boots(),
         )
         known = apply_observation(self.state, seen, self.policy)
         if plans:

@@ -20,6 +20,7 @@ def monitor_slo(
     """After a window that missed, and outside the cool-down, launch L instances of T.
 
     Where none of T may be launched now, its on-demand twin is; or nothing, and the next window may launch again.
+    Nothing is launched while a shared instance boots that is to hold the model.
     """
     monitor, window = policy.monitor, seen.slo
     if monitor is None or window is None or window.closed_at <= state.window_at:
@@ -28,6 +29,7 @@ def monitor_slo(
     if (
         not missed_target(window.missed, window.requests, policy.slo.target)
         or seen.now < state.monitor_quiet_until
+        or seen.shared_boots
     ):
         return state, []
     offering, count = _available(limits, policy, monitor)

@@ -209,6 +209,8 @@ class Observation:
     shared_rps: float | None = None
     #: Where requests come in; None where zones are not told apart.
     front: Front | None = None
+    #: An instance shared with other models boots that is to hold the model.
+    shared_boots: bool = False
 
 
 class NoteKind(StrEnum):

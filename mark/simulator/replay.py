@@ -27,7 +27,7 @@ from mark.catalog.billing import (
 from mark.catalog.commitment_bill import commitment_words
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
-from mark.controller.runner import Controller, Journal, no_shared_rps
+from mark.controller.runner import Controller, Journal, no_shared_boots, no_shared_rps
 from mark.controller.state import Decision, Observation
 from mark.controller.zones import pulls_of
 from mark.dispatch.qos import QosRule
@@ -306,6 +306,7 @@ class ModelReplay:
         journal: Journal,
         *,
         shared_rps: Callable[[], float | None] = no_shared_rps,
+        shared_boots: Callable[[], bool] = no_shared_boots,
         nodes: PodNodes | None = None,
         beside: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
@@ -347,6 +348,7 @@ class ModelReplay:
             history=history,
             shared_rps=shared_rps,
             front=self._front,
+            shared_boots=shared_boots,
             explained=scenario.explained,
             divide=self._divided,
         )

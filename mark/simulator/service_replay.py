@@ -247,6 +247,7 @@ class _Together:
             nodes=self._nodes,
             shared_rps=lambda: self._hosts.shared_rps(number),
             beside=lambda: self._pulls,
+            shared_boots=lambda: self._hosts.is_booting(number),
         )
 
     def _go(self, parts: Sequence[ModelReplay], progress: Callable[[float], None]) -> None:

@@ -174,6 +174,10 @@ class SharedHosts:
         """Requests/s that shared instances took of a model in the last minute; None where none is to hold it."""
         return self._controller.shared_rps(self._models[number], self._plane.now) if self._models else None
 
+    def is_booting(self, number: int) -> bool:
+        """True while an instance boots that is to hold a model."""
+        return bool(self._models) and self._controller.is_booting(self._models[number], self._plane.now)
+
 
 class _Kept(list[PlacementDecision]):
     """Decisions so far, each written down where there is a journal."""

@@ -207,3 +207,17 @@ def test_models_without_load_that_lambda_does_not_answer_share_an_instance_too()
     found.decide(0.0)
     assert len(cloud.launched) == 1
     assert all(found.planned_rps(name) > 0.0 for name in MODELS)
+
+
+def test_an_instance_that_boots_is_waited_for_as_long_as_a_boot_may_take() -> None:
+    cloud, hosts = FakeCloud(), FakeHosts()
+    found = controller(cloud, hosts)
+    assert not found.is_booting("m0", 0.0)
+    found.decide(0.0)
+    longest_s = ON_DEMAND.boot_s + HAND_OVER_S
+    assert found.is_booting("m0", longest_s - 1.0)
+    assert not found.is_booting("m0", longest_s)
+    assert not found.is_booting("other", 1.0)
+    cloud.boot()
+    found.tick(5.0)
+    assert not found.is_booting("m0", 5.0)

@@ -43,6 +43,12 @@ def test_a_window_that_keeps_the_target_launches_nothing() -> None:
     assert watched().see(seen(10.0, instances(3), slo=window(10.0, missed=20))) == ()
 
 
+def test_it_waits_for_a_shared_instance_that_boots() -> None:
+    made = watched()
+    assert made.see(replace(seen(10.0, instances(3), slo=window(10.0)), shared_boots=True)) == ()
+    assert launched(made.see(seen(20.0, instances(3), slo=window(20.0)))) == {SMALL.name: 1}
+
+
 def test_the_same_window_counts_once() -> None:
     made = watched(MonitorPolicy(offering=SMALL.name, cooldown_s=0.0))
     assert launched(made.see(seen(10.0, instances(3), slo=window(10.0)))) == {SMALL.name: 1}

@@ -19,7 +19,7 @@ from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.controller.limits.spending_limit import sendable_orders
 from mark.controller.placement_journal import PlacementHeader, placement_header_line
-from mark.controller.runner import Controller, no_shared_rps
+from mark.controller.runner import Controller, no_shared_boots, no_shared_rps
 from mark.controller.service_time_ratios import measured_ratios
 from mark.controller.sharing import own_history
 from mark.domain.billing.spending import SpendingLimit
@@ -140,6 +140,7 @@ class DriverFactory:
             commitments=lambda: shared.commitments(model.name),
             events=lambda: announced_events(store, model.name),
             shared_rps=no_shared_rps if hosts is None else lambda: hosts.shared_rps(model.name),
+            shared_boots=no_shared_boots if hosts is None else lambda: hosts.is_booting(model.name),
         )
         if hosts is not None:
             hosts.follow(model.name, lambda: controller.history)

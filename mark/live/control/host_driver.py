@@ -224,6 +224,10 @@ class HostDriver:
         """As `HostController.shared_rps`; None for a model that shares nothing."""
         return self._controller.shared_rps(model, self._clock.now()) if model in self._models else None
 
+    def is_booting(self, model: str) -> bool:
+        """As `HostController.is_booting`."""
+        return self._controller.is_booting(model, self._clock.now())
+
     def run(self, over: threading.Event) -> None:
         """Look and move until `over` is set. RetryLater, LeaseLost as `ModelDriver.run`."""
         while not over.is_set():
