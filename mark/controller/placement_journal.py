@@ -1,8 +1,9 @@
 """The journal of placements: its lines. What a model's own fleet does stands in that model's journal.
 
 It opens with a PlacementHeader and goes on with a PlacementDecision each time it is decided who shares instances.
-A line names what its decision knew and all hosts that it wants, so it can be read without those before, and a
-journal that is followed by another needs no checkpoint. Where lines go is a sink's affair (`telemetry`).
+A line names what its decision knew and all hosts that it wants, so it can be read without those before. The header
+of a journal that follows another has the placement with which that one ended. Where lines go is a sink's affair
+(`telemetry`).
 
 `placement_mismatches` is the check: the orders of all lines, folded, give the hosts that each line names.
 """
@@ -10,7 +11,7 @@ journal that is followed by another needs no checkpoint. Where lines go is a sin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Protocol
 
@@ -24,6 +25,8 @@ from mark.domain.placement import Place, Placement, PlacementOrder, Tenant, plac
 
 VERSION = 1
 """The only one that is read. A change that older journals do not bear raises it."""
+NOWHERE: Placement = {}
+"""Before anything was decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,10 @@ class PlacementHeader:
     #: When the run began and ends, epoch seconds; None where that is open.
     start_at: float
     end_at: float | None = None
+    #: The run's name; empty where nobody needs it.
+    run: str = ""
+    #: Who was on which instance before the first decision.
+    placement: Placement = field(default_factory=dict)
     version: int = VERSION
 
 
@@ -127,9 +134,9 @@ def read_placements(
     return header, parsed_lines(_DECISION, rest, skip)
 
 
-def placement_steps(decisions: Iterable[PlacementDecision]) -> Iterator[PlacementStep]:
-    """Each decision between the placements before and after it, by its orders."""
-    after: Placement = {}
+def placement_steps(decisions: Iterable[PlacementDecision], begun: Placement = NOWHERE) -> Iterator[PlacementStep]:
+    """Each decision between the placements before and after it, by its orders. begun: before the first one."""
+    after = begun
     for decision in decisions:
         before = remaining(after, {item.id for item in decision.fleet if item.stays})
         lost = tuple(
@@ -139,9 +146,11 @@ def placement_steps(decisions: Iterable[PlacementDecision]) -> Iterator[Placemen
         yield PlacementStep(decision=decision, before=before, after=after, lost=lost)
 
 
-def placement_mismatches(decisions: Iterable[PlacementDecision]) -> Iterator[PlacementMismatch]:
-    """Fold the orders, and say where they do not give what a decision wants."""
-    for step in placement_steps(decisions):
+def placement_mismatches(
+    decisions: Iterable[PlacementDecision], begun: Placement = NOWHERE
+) -> Iterator[PlacementMismatch]:
+    """Fold the orders, and say where they do not give what a decision wants. begun: before the first one."""
+    for step in placement_steps(decisions, begun):
         for host in step.decision.hosts:
             folded = step.after.get(host.name, ())
             if host.name and folded != host.placed:

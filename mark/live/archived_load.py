@@ -17,6 +17,7 @@ from mark.accounting.load_history import joined, latest
 from mark.controller.journal import Header, Tick, read_journal
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.host_spec import SHARED
 from mark.domain.load.announced_events import Events
 from mark.report.terminal import note
 
@@ -33,8 +34,11 @@ def archived_segments(place: Path) -> tuple[Path, ...]:
 def archived_load(segments: Sequence[Path], model: str | None) -> tuple[Header, Demand, Events]:
     """The last segment's header, all load that was seen, and the announced events that plans counted.
 
-    Of `model`, or of the one model that there is.
+    Of `model`, or of the one model that there is. Journals of placements have no load.
     """
+    segments = [path for path in segments if SHARED not in path.parts]
+    if not segments:
+        raise Misconfigured("these segments say who shared instances, and not what came: name a model's")
     models = {path: _opened(path)[0].model for path in segments}
     there = sorted(set(models.values()))
     if model is None and len(there) > 1:

@@ -116,8 +116,8 @@ def placements_of(lines: Iterable[bytes]) -> Placements:
         known.append(decision)
     return Placements(
         header=header,
-        steps=tuple(placement_steps(known)),
-        mismatches=tuple(placement_mismatches(known)),
+        steps=tuple(placement_steps(known, header.placement)),
+        mismatches=tuple(placement_mismatches(known, header.placement)),
         broken=tuple(broken),
     )
 

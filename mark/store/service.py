@@ -88,7 +88,7 @@ class ServiceStore:
 
     def put_spec(self, spec: ServiceSpec) -> None:
         """Say what the service is. What was kept of a model that is back is kept again."""
-        names = [model.name for model in spec.models]
+        names = [model.name for model in spec.billed]
         known = {*names, *self._served_before()}
         if known:
             self._link.call("SADD", self._keys.of("models"), *sorted(known))
@@ -103,7 +103,7 @@ class ServiceStore:
 
     def retire_models(self) -> tuple[str, ...]:
         """Have what is kept of models that are served no more expire RETIRED_S from now on; those that are new."""
-        served = {model.name for model in self.spec().models}
+        served = {model.name for model in self.spec().billed}
         known = {name.decode() for name in self._link.call("SMEMBERS", self._keys.of("models"))}
         gone = sorted(name for name in known - served if self._link.call("SADD", self._keys.of("retired"), name))
         for name in gone:
@@ -120,7 +120,7 @@ class ServiceStore:
     def _served_before(self) -> list[str]:
         """Models of the spec that is stored; none where there is none that can be read."""
         try:
-            return [model.name for model in self.spec().models]
+            return [model.name for model in self.spec().billed]
         except Misconfigured:
             return []
 

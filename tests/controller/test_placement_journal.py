@@ -113,6 +113,15 @@ def test_folding_the_lines_gives_the_placements(given_wanted: list[Wanted], lost
     assert not list(placement_mismatches(again))
 
 
+def test_a_journal_that_follows_another_goes_on_from_its_placement() -> None:
+    there = frozenset({"i-1"})
+    before, _ = decide(0.0, {}, {"i-1": {"a": 1.0, "b": 2.0}}, frozenset())
+    _, decision = decide(3600.0, before, {"i-1": {"a": 1.0, "c": 2.0}}, there)
+    lines = [placement_header_line(replace(HEADER, placement=before)), decision_line(decision)]
+    header, read = read_placements(lines)
+    assert not list(placement_mismatches(read, header.placement))
+
+
 def test_an_order_that_is_missing_is_a_mismatch() -> None:
     _, decision = decide(0.0, {}, {"i-1": {"a": 1.0, "b": 2.0}}, frozenset())
     some = replace(decision, orders=decision.orders[:-1])

@@ -220,10 +220,12 @@ def test_what_all_models_spend_is_told_of_the_service() -> None:
     ready = PublishedInstance(id="i-1", offering=rented.name, state=InstanceState.READY)
     store.status = lambda _name: MODEL.dump(PublishedModel(observed=(ready,)))
     stop: Any = Minutes(2)
-    lines = [json.loads(line) for line in watch_metrics("shop", models, store, holder="me", stop=stop)]
+    lines = [
+        json.loads(line) for line in watch_metrics("shop", models, store, holder="me", stop=stop, shared=models[0])
+    ]
     assert ["model" in line for line in lines] == [True, True, False]
     total = lines[-1]
-    assert total["UsdPerHour"] == pytest.approx(0.2)
+    assert total["UsdPerHour"] == pytest.approx(0.3), "both models', and that of the instance that they share"
     [described] = total["_aws"]["CloudWatchMetrics"]
     assert described["Dimensions"] == [["service"]]
     assert described["Metrics"] == [{"Name": "UsdPerHour"}]

@@ -11,6 +11,7 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
+from mark.domain.host_spec import SHARED
 from mark.domain.lease import LeaseLost
 from mark.domain.load.traffic import FailureKind, GatewayReport, ModelTraffic, Warmed
 from mark.domain.models.versions import ModelVersions, RolloutCommand, RolloutVerb, VersionCounts
@@ -342,6 +343,20 @@ def test_versions_of_a_model_that_is_removed_expire_with_it(store: ServiceStore,
     assert store.retire_models() == ("words",)
     for version in ("aaaa", "bbbb"):
         assert link.call("TTL", Keys(service).of_version("words", version)) > 0
+
+
+def test_what_is_kept_of_shared_instances_expires_once_nothing_is_shared(
+    store: ServiceStore, link: Link, service: str
+) -> None:
+    store.put_spec(replace(SPEC, shares=True))
+    assert not store.retire_models()
+    store.put_status(f"model:{SHARED}", {"at": 0.0})
+    store.put_spec(SPEC)
+    assert store.retire_models() == (SHARED,)
+    kept = Keys(service).of("status", f"model:{SHARED}")
+    assert link.call("TTL", kept) > 0
+    store.put_spec(replace(SPEC, shares=True))
+    assert link.call("TTL", kept) == -1
 
 
 def test_versions_of_long_ago_are_forgotten_but_none_that_is_in_use(

@@ -19,6 +19,7 @@ from mark.accounting.load_history import load_key
 from mark.aws.archive import figures_key, journal_key, packed, put_object, snapshot_key
 from mark.aws.session import Aws
 from mark.controller.journal import read_journal
+from mark.controller.placement_journal import read_placements
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.host_spec import SHARED
@@ -52,7 +53,7 @@ class Archivist:
         before = ARCHIVE.read(self._store) or ArchiveStatus()
         copied, whole_at = dict(before.copied), self._began_at if before.whole_at is None else before.whole_at
         spec = self._store.spec()
-        models = [model.name for model in spec.models]
+        models = [model.name for model in spec.billed]
         whole = now >= whole_at + OPEN_EACH_S
         todo = {model: self._closed(model, copied.get(model, 0)) for model in models}
         if not whole and not any(todo.values()):
@@ -61,10 +62,6 @@ class Archivist:
         try:
             for model, segments in todo.items():
                 self._copy(resources.bucket, model, segments, copied, whole=whole)
-            if whole and spec.shared is not None:
-                began_at = (MODEL.read(self._store, SHARED) or PublishedModel()).began_at
-                marks = dump_marks((first_mark(now if began_at is None else began_at),))
-                self._copy_figures(resources.bucket, SHARED, marks)
             if whole and resources.snapshot:
                 self._copy_snapshot(resources.bucket, now)
         except MarkError as error:
@@ -84,7 +81,15 @@ class Archivist:
         kept = self._store.journal_segments(model)
         if whole and kept:
             self._copy_segment(bucket, model, kept[-1])
+        if whole and model == SHARED:
+            self._copy_figures(bucket, model, self._began())
+        elif whole and kept:
             self._copy_figures(bucket, model, self._store.status(marks_key(model)))
+
+    def _began(self) -> Mapping[str, Any]:
+        """Marks of shared instances: they take no requests, and say when the service began."""
+        began_at = (MODEL.read(self._store, SHARED) or PublishedModel()).began_at
+        return dump_marks((first_mark(self._clock.now() if began_at is None else began_at),))
 
     def _closed(self, model: str, copied: int) -> list[int]:
         """Segments that are closed, there, and not copied."""
@@ -100,16 +105,16 @@ class Archivist:
         except Misconfigured:
             return
         try:
-            header, ticks = read_journal(lines, skip=lambda _: None)
+            begins = _placements_begin(lines) if model == SHARED else _ticks_begin(lines)
         except Misconfigured as error:
             log.warning(
                 "an unreadable segment is not archived",
                 extra={"model": model, "segment": segment, "why": str(error)},
             )
             return
-        first = next(ticks, None)
-        if first is not None:
-            key = journal_key(self._store.service, model, at=first.seen.now, run=header.run, segment=segment)
+        if begins is not None:
+            at, run = begins
+            key = journal_key(self._store.service, model, at=at, run=run, segment=segment)
             put_object(self._aws.objects, bucket, key, packed(lines), content_type=ZIPPED)
 
     def _copy_snapshot(self, bucket: str, now: float) -> None:
@@ -128,6 +133,20 @@ class Archivist:
         body = gzip.compress(json_text(figures).encode(), mtime=0)
         key = figures_key(self._store.service, model, self._clock.now())
         put_object(self._aws.objects, bucket, key, body, content_type=ZIPPED)
+
+
+def _ticks_begin(lines: Sequence[bytes]) -> tuple[float, str] | None:
+    """When a segment's first tick was, and its run; None without any. Misconfigured without a header."""
+    header, ticks = read_journal(lines, skip=lambda _: None)
+    first = next(ticks, None)
+    return None if first is None else (first.seen.now, header.run)
+
+
+def _placements_begin(lines: Sequence[bytes]) -> tuple[float, str] | None:
+    """The same of a segment of placements."""
+    header, decisions = read_placements(lines, skip=lambda _: None)
+    first = next(decisions, None)
+    return None if first is None else (first.at, header.run)
 
 
 def may_drop(store: ServiceStore, model: str, segment: int) -> bool:

@@ -14,6 +14,7 @@ from mark.dispatch.objective import burn_rate
 from mark.domain.documents import json_text
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import InstanceState
+from mark.domain.host_spec import SHARED
 from mark.domain.load.traffic import ModelTraffic
 from mark.service_spec import ServedModel
 from mark.store.published_status import MODEL, PublishedModel
@@ -72,17 +73,19 @@ def watch_metrics(
     *,
     holder: str,
     stop: threading.Event,
+    shared: ServedModel | None = None,
     record: Callable[[str | None], None] = lambda _: None,
 ) -> Iterator[str]:
     """A line for each model each minute while `holder` acts, and one for all of them, until `stop`.
 
-    A minute that fails has no line, which is what an alarm waits for. `record` gets the reason, None on success.
+    A minute that fails has no line, which is what an alarm waits for. `shared`: what models share, as it is
+    billed, which counts in the line for all. `record` gets the reason, None on success.
     """
     before: dict[str, ModelTraffic] = {}
     while True:
         lines: list[str] = []
         try:
-            lines, before = _minute(service, models, store, holder, before)
+            lines, before = _minute(service, models, store, holder, before, shared)
         except RetryLater as error:
             record(str(error))
         except Exception as error:  # whatever it is: it would end the metrics for good
@@ -101,6 +104,7 @@ def _minute(
     store: ServiceStore,
     holder: str,
     before: Mapping[str, ModelTraffic],
+    shared: ServedModel | None,
 ) -> tuple[list[str], dict[str, ModelTraffic]]:
     """The lines of a minute, and the totals at its end; `before`: those at its start."""
     acts = store.leases.held_by() == holder
@@ -122,7 +126,8 @@ def _minute(
         for model in models
     ]
     failed = sum(_training_failed(known) for known in told.values())
-    total = service_line(service, usd_per_hour=sum(spent.values()), failed_trainings=failed, at=at)
+    shared_usd = 0.0 if shared is None else spend(shared, MODEL.read(store, SHARED))
+    total = service_line(service, usd_per_hour=sum(spent.values()) + shared_usd, failed_trainings=failed, at=at)
     return [*lines, total], now
 
 

@@ -39,6 +39,14 @@ def _nothing() -> None:
     """Nothing is done between ticks."""
 
 
+def rotate_if_long(journal: StoreJournal, header: Callable[[], bytes]) -> None:
+    """Open another segment where this one is long; what that drops waits for its copy, but not for ever."""
+    size_bytes = journal.size_bytes
+    is_last_call = size_bytes > WAITING_BYTES
+    if size_bytes > SEGMENT_BYTES and (is_last_call or not journal.is_waiting):
+        journal.rotate(header(), unkept=is_last_call)
+
+
 class ModelDriver:
     """The driver of one model, while this process holds the lease."""
 
@@ -91,14 +99,7 @@ class ModelDriver:
             self.wake()
         self._publisher.publish(self._controller, decision)
         if decision.state.tick % SIZE_EACH_TICKS == 0:
-            self._rotate_if_long()
-
-    def _rotate_if_long(self) -> None:
-        """Open another segment where this one is long; what that drops waits for its copy, but not for ever."""
-        size_bytes = self._journal.size_bytes
-        is_last_call = size_bytes > WAITING_BYTES
-        if size_bytes > SEGMENT_BYTES and (is_last_call or not self._journal.is_waiting):
-            self._journal.rotate(header_line(self._checkpointed()), unkept=is_last_call)
+            rotate_if_long(self._journal, lambda: header_line(self._checkpointed()))
 
     def _is_surging(self) -> bool:
         """Poll for surges at each window's end, as a replay does, once the window is reported."""

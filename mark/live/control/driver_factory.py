@@ -31,6 +31,7 @@ from mark.domain.load.announced_events import Events, events_of
 from mark.domain.offering import Offering
 from mark.domain.quota import Quotas
 from mark.live.aws_resources import LaunchSetup
+from mark.live.background.archive import may_drop
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver import ModelDriver
@@ -182,9 +183,10 @@ class DriverFactory:
             catalogue=f"{models[0].prices.region} {models[0].prices.date}",
             seed=self._settings.seed,
             start_at=now,
+            run=uuid.uuid4().hex,
         )
         offerings = {item.name: item for one in sharers for item in one.offerings}
-        cloud = self._rented(SHARED, uuid.uuid4().hex, offerings, clock, shared)
+        cloud = self._rented(SHARED, header.run, offerings, clock, shared)
         opened.callback(cloud.close)
         driver = HostDriver(
             sharers,
@@ -192,7 +194,10 @@ class DriverFactory:
             lease=self._lease,
             clock=clock,
             cloud=cloud,
-            journal=store.open_journal(SHARED, placement_header_line(header), self._lease),
+            journal=store.open_journal(
+                SHARED, placement_header_line(header), self._lease, may_drop=partial(may_drop, store, SHARED)
+            ),
+            header=header,
             loads={model.name: partial(model.history, now) for model in models},
             spending_limit=shared.spending_limit,
             began_at=now if began_at is None else began_at,

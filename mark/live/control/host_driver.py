@@ -13,7 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mark.controller.host_controller import HostController
-from mark.controller.placement_journal import PlacementDecision, decision_line
+from mark.controller.placement_journal import (
+    PlacementDecision,
+    PlacementHeader,
+    decision_line,
+    placement_header_line,
+)
 from mark.controller.sharing import Sharer
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import Demand
@@ -22,7 +27,9 @@ from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
 from mark.domain.lease import Lease
 from mark.domain.member import Member, MemberState
 from mark.domain.orders import Fact, Order
+from mark.domain.placement import Placement
 from mark.live.clock import ServiceClock
+from mark.live.control.driver import rotate_if_long
 from mark.live.control.observe_mode import LiveCloud
 from mark.store.journal import StoreJournal
 from mark.store.published_status import (
@@ -149,13 +156,17 @@ class _ListedOnce:
 
 
 class _Journal:
-    """Decisions, written into the store's journal under the lease."""
+    """Decisions, written into the store's journal under the lease. placement: that after the last one."""
 
-    def __init__(self, journal: StoreJournal) -> None:
-        self._journal = journal
+    def __init__(self, journal: StoreJournal, header: PlacementHeader, placement: Callable[[], Placement]) -> None:
+        self._journal, self._header, self._placement = journal, header, placement
 
     def append(self, decision: PlacementDecision) -> None:
         self._journal.write(decision_line(decision))
+        rotate_if_long(self._journal, self._following)
+
+    def _following(self) -> bytes:
+        return placement_header_line(replace(self._header, placement=self._placement()))
 
 
 class HostDriver:
@@ -170,6 +181,7 @@ class HostDriver:
         clock: ServiceClock,
         cloud: LiveCloud,
         journal: StoreJournal,
+        header: PlacementHeader,
         loads: Mapping[str, Callable[[], Demand]],
         spending_limit: Callable[[], SpendingLimit],
         began_at: float,
@@ -191,7 +203,7 @@ class HostDriver:
             hosts=self._hosts,
             history=lambda number, _at, units: self._loads[self._models[number]]().whole.last(units),
             start_at=clock.now(),
-            journal=_Journal(journal),
+            journal=_Journal(journal, header, lambda: self._controller.placement),
             told=self._hosts.told,
             limit=spending_limit,
         )

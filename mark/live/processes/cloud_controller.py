@@ -42,7 +42,7 @@ from mark.live.control.node import AgentsPasswords, NodesName, StoreNode
 from mark.live.local.running import Running
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.store_link import SOON, at_node, follows_lease, open_link, port_of, table_of
-from mark.service_spec import BackendKind, BackendSpec, ServedModel
+from mark.service_spec import BackendKind, BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.published_status import RESOURCES, PublishedResources
 from mark.store.replication import NodeStore
@@ -151,9 +151,7 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
         publish=publish,
         node=node,
     )
-    measuring = threading.Thread(
-        target=_measure, args=(running.name, models, store, holder, stop, failures), daemon=True
-    )
+    measuring = threading.Thread(target=_measure, args=(spec, store, holder, stop, failures), daemon=True)
     measuring.start()
     if node is not None and node.passwords is not None:
         threading.Thread(target=node.passwords.run, args=(stop,), daemon=True).start()
@@ -199,16 +197,17 @@ def _store(
 
 
 def _measure(
-    service: str,
-    models: Sequence[LiveModel],
+    spec: ServiceSpec,
     store: ServiceStore,
     holder: str,
     stop: threading.Event,
     failures: BackgroundFailures,
 ) -> None:
     record = partial(failures.record, "sending metrics to CloudWatch")
-    served = [model.served for model in models]
-    for line in watch_metrics(service, served, store, holder=holder, stop=stop, record=record):
+    lines = watch_metrics(
+        spec.name, spec.models, store, holder=holder, stop=stop, shared=spec.shared, record=record
+    )
+    for line in lines:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 

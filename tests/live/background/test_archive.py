@@ -17,13 +17,20 @@ from mark.aws.archive import make_bucket, snapshot_key
 from mark.aws.resources import service_tags
 from mark.aws.session import Aws
 from mark.controller.journal import Checkpoint, Header, header_line
+from mark.controller.placement_journal import (
+    PlacementDecision,
+    PlacementHeader,
+    decision_line,
+    placement_header_line,
+)
 from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView
+from mark.domain.host_spec import SHARED
 from mark.live.archived_load import archived_load, archived_segments
 from mark.live.background.archive import AGAIN_S, OPEN_EACH_S, Archivist, may_drop
-from mark.live.control.driver import SEGMENT_BYTES, WAITING_BYTES, ModelDriver
+from mark.live.control.driver import SEGMENT_BYTES, WAITING_BYTES, rotate_if_long
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import StoreJournal
@@ -197,6 +204,41 @@ def test_what_was_downloaded_holds_the_load_that_came(kept: Kept, tmp_path: Path
     assert archived_load(archived_segments(segments[0]), None)[1] == minutes(BEGAN_AT, 6)
 
 
+def test_the_journal_of_shared_instances_is_kept_too(kept: Kept, tmp_path: Path) -> None:
+    kept.store.put_spec(replace(kept.store.spec(), shares=True))
+    lease = kept.store.leases.acquire("test", 600.0)
+    assert lease is not None
+    placements = PlacementHeader(
+        policy="hedged",
+        models=(MODEL,),
+        market="spot",
+        catalogue="",
+        seed=1,
+        start_at=BEGAN_AT,
+        run="abcdefghijkl",
+    )
+    journal = kept.store.open_journal(SHARED, placement_header_line(placements), lease)
+    decision = PlacementDecision(
+        at=BEGAN_AT, fleet=(), refused=(), loads=(), hosts=(), orders=(), worth_usd_per_hour=0.0,
+        unchanged_usd_per_hour=0.0,
+    )  # fmt: skip
+    journal.write(decision_line(decision))
+    journal.rotate(placement_header_line(placements))
+    assert not may_drop(kept.store, SHARED, 1)
+    kept.archivist.poll()
+    [(name, data)] = kept.objects().items()
+    assert name == "journal/shop/@shared/2027-01-15/080000-abcdefgh-000001.jsonl.gz"
+    assert may_drop(kept.store, SHARED, 1)
+    kept.clock.at += OPEN_EACH_S
+    kept.archivist.poll()
+    assert "journal/shop/@shared/2027-01-15/figures.json.gz" in kept.objects()
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    with pytest.raises(Misconfigured, match="who shared instances"):
+        archived_load(archived_segments(tmp_path), None)
+
+
 def write(folder: Path, *lines: bytes) -> Path:
     folder.mkdir(parents=True)
     path = folder / "000000-run-000001.jsonl.gz"
@@ -236,13 +278,7 @@ def test_a_long_segment_waits_for_the_copy_of_the_one_that_it_would_drop(
         rotated.append("the oldest is dropped" if unkept else "what is copied is dropped")
 
     journal: Any = SimpleNamespace(size_bytes=size_bytes, is_waiting=is_waiting, rotate=rotate)
-    controller: Any = SimpleNamespace(checkpoint=None, history=header().history)
-    anything: Any = SimpleNamespace()
-    driver = ModelDriver(
-        controller, clock=anything, cloud=anything, plane=anything, publisher=anything, journal=journal,
-        header=header(),
-    )  # fmt: skip
-    driver._rotate_if_long()
+    rotate_if_long(journal, lambda: header_line(header()))
     assert rotated == rotations
 
 

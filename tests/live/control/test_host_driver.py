@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from mark.controller.placement_journal import PlacementHeader
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import FleetView
@@ -14,6 +15,8 @@ from mark.live.control.host_driver import HostDriver, LiveHosts
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
+
+HEADER = PlacementHeader(policy="hedged", models=(), market="spot", catalogue="", seed=1, start_at=0.0)
 
 
 def test_what_a_store_has_lost_is_told_again(tmp_path: Path) -> None:
@@ -43,7 +46,7 @@ def test_models_rent_again_once_their_shared_instances_are_ordered(tmp_path: Pat
         lease = store.leases.acquire("c", 60.0)
         assert lease is not None
         clock: Any = SimpleNamespace(now=lambda: 0.0, anchor=ClockAnchor())
-        journal: Any = SimpleNamespace(write=lambda _: None)
+        journal: Any = SimpleNamespace(write=lambda _: None, size_bytes=0)
         driver = HostDriver(
             (),
             store=store,
@@ -51,6 +54,7 @@ def test_models_rent_again_once_their_shared_instances_are_ordered(tmp_path: Pat
             clock=clock,
             cloud=cloud,
             journal=journal,
+            header=HEADER,
             loads={},
             spending_limit=lambda: limit,
             began_at=0.0,
