@@ -42,7 +42,9 @@ class Totals:
     rejected: float = 0.0
     billed: float = 0.0
     gib_s: float = 0.0
-    #: Answers of variants, and the sum of their accuracies; none in marks of earlier versions.
+    #: None in marks of earlier versions, like those below.
+    shared_usd: float = 0.0
+    #: Answers of variants, and the sum of their accuracies.
     accuracy_known: float = 0.0
     accuracy_sum: float = 0.0
 

@@ -53,6 +53,8 @@ class Member:
     version: str = ""
     #: Of a tenant: requests/s that it takes before the model's own instances are asked; None for any other member.
     share_rps: float | None = None
+    #: Of a tenant: seconds of the device's time that its batches took since it was loaded.
+    busy_s: float = 0.0
 
     @property
     def is_tenant(self) -> bool:

@@ -7,7 +7,7 @@ the load of all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class ModelRun:
     mean_rps: float
     p99_s: float | None
     notes: tuple[str, ...]
+    #: Its part of the rent of shared instances, by the device time that it took; not in `cost`.
+    shared_usd: float = 0.0
     #: A latency is a formula, which nobody measured.
     is_assumed: bool = False
     #: Lambda where only its profile is missing; None elsewhere.
@@ -91,6 +93,11 @@ class ServiceRun:
     shared: tuple[SharedInstance, ...] = ()
 
     @property
+    def idle_usd(self) -> float:
+        """Of `hosts_usd`, what no model took: idle time, disks and addresses."""
+        return max(0.0, self.hosts_usd - sum(model.shared_usd for model in self.models))
+
+    @property
     def keeps_objectives(self) -> bool:
         """Every model keeps its own."""
         return all(model.keeps_objective for model in self.models)
@@ -111,9 +118,13 @@ def join_runs(replayed: ServiceReplay, footprint: Footprint) -> ServiceRun:
     hosts = replayed.shared.bill(footprint) if replayed.shared else ()
     bill = (*_added(line for lines in (hosts, *own) for line in lines), *around)
     on_shared = replayed.on_shared or (0,) * len(results)
+    rent = replayed.shared.rent.by_model if replayed.shared else {}
     return ServiceRun(
         policy=results[0].policy,
-        models=tuple(_model_run(*one, pods=replayed.pods) for one in zip(results, own, on_shared, strict=True)),
+        models=tuple(
+            replace(_model_run(*one, pods=replayed.pods), shared_usd=rent.get(one[0].model, 0.0))
+            for one in zip(results, own, on_shared, strict=True)
+        ),
         bill=bill,
         cost=cost_of(bill),
         around_usd=sum(line.usd for line in around),

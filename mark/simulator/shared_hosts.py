@@ -7,8 +7,8 @@ is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from mark.catalog.billing import bill_instances, bill_running
 from mark.cloudmodel.world import World
@@ -18,6 +18,7 @@ from mark.controller.runner import no_front
 from mark.controller.sharing import LOAD_S, Sharer, within_cap
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
+from mark.domain.billing.shared_rent import RentShares, divide_rent
 from mark.domain.demand import Demand
 from mark.domain.front import Front
 from mark.domain.host_spec import TenantSpec
@@ -43,6 +44,8 @@ class SharedFleet:
     overhead: bool = True
     #: Who shared them; none where the instances are nodes with pods.
     decisions: tuple[PlacementDecision, ...] = ()
+    #: Rent of the device time that each model took; empty where the instances are nodes with pods.
+    used_usd: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -53,11 +56,19 @@ class SharedFleet:
         usage = FleetUsage(usages=tuple(cloud.usages), asleep_s=cloud.asleep_s, running_s=cloud.running_s)
         return cls(usage=usage, offerings=offerings, instances=seconds / duration_s, overhead=overhead)
 
+    @property
+    def rent(self) -> RentShares:
+        """Who pays what of their rent."""
+        return divide_rent(sum(line.usd for line in self._rents()), self.used_usd)
+
+    def _rents(self) -> tuple[BillLine, ...]:
+        prices = {name: offering.usd_per_hour for name, offering in self.offerings.items()}
+        return bill_instances(self.usage.usages, prices)
+
     def bill(self, footprint: Footprint) -> tuple[BillLine, ...]:
         """Their lines of a bill."""
-        prices = {name: offering.usd_per_hour for name, offering in self.offerings.items()}
         running = bill_running(footprint, self.usage.running_s) if self.overhead else ()
-        return (*bill_instances(self.usage.usages, prices), *running)
+        return (*self._rents(), *running)
 
 
 class SharedHosts:
@@ -152,7 +163,8 @@ class SharedHosts:
         """Bill what still runs to the end."""
         self._cloud.close(self._end_s)
         fleet = SharedFleet.of(self._cloud, self._offerings, duration_s=self._end_s - self._start_s)
-        return replace(fleet, decisions=tuple(self._decisions))
+        used_usd = {name: self._plane.used_usd(number) for number, name in enumerate(self._models)}
+        return replace(fleet, decisions=tuple(self._decisions), used_usd=used_usd)
 
     def tenants(self) -> dict[str, tuple[str, ...]]:
         """Models that take requests on each instance that serves, by its id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
@@ -111,7 +112,9 @@ class AgentStore:
     async def announce(self, member: Member) -> bool:
         """Say that it is there (and again each second); whether it shall drain."""
         encoded = MEMBER.encode(member)
-        args = (self._ttl_ms, member.name, encoded, _digest(encoded))
+        # what a model took of its device is no news to gateways, and changes with each batch
+        news = MEMBER.encode(replace(member, busy_s=0.0)) if member.busy_s else encoded
+        args = (self._ttl_ms, member.name, encoded, _digest(news))
         return bool(await self._link.run(ANNOUNCE, self._keys.announced, args))
 
     async def leave(self, name: str) -> None:

@@ -24,7 +24,7 @@ WHOLE = (
     "instance", "standby", "lambda_", "late", "shed", "failed", "model_errors", "rejected", "shared",
     "redispatched", "invocations", "cold", "accuracy_known",
 )  # fmt: skip
-REAL = ("latency_sum_s", "first_byte_sum_s", "billed", "gib_s", "accuracy_sum")
+REAL = ("latency_sum_s", "first_byte_sum_s", "billed", "gib_s", "shared_usd", "accuracy_sum")
 ARRIVED = "arrived"
 FAILURES = "failures"
 """Name of the latest kinds of failures, among the counts of the model: JSON."""

@@ -60,7 +60,12 @@ def test_small_models_share_an_instance_and_pay_for_one(mark: Mark) -> None:
     parts = own + shared["hosts_usd"] + shared["around_usd"]
     assert shared["cost_usd"]["total"] == pytest.approx(parts, rel=1e-6)
     assert "MArk (3 models together on 1 instance)" in said["verdict"]["sentence"]
-    assert "Not in these rows: 1.0 shared instances, " in said["out"]
+    assert "Not in these rows: what no model used of 1.0 shared instances, " in said["out"]
+    used = {model["model"]: model["shared_usd"] for model in shared["models"]}
+    assert min(used.values()) > 0.0
+    assert sum(used.values()) + shared["idle_usd"] == pytest.approx(shared["hosts_usd"])
+    (host,) = shared["shared"]
+    assert sum(used.values()) / host["usd"] == pytest.approx(host["busy"], rel=0.3), "as was expected"
 
 
 def explained(mark: Mark, *arguments: str) -> dict[str, Any]:

@@ -156,6 +156,8 @@ class ModelTraffic:
     billed: float = 0.0
     #: GiB seconds of Lambda, likewise.
     gib_s: float = 0.0
+    #: Rent of the device time that it took on shared instances, USD.
+    shared_usd: float = 0.0
     #: Answers of a variant whose accuracy is known; none for a model without variants.
     accuracy_known: int = 0
     #: Sum of their accuracies.

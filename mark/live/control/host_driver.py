@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mark.controller.host_controller import HostController
@@ -20,17 +22,20 @@ from mark.controller.placement_journal import (
     placement_header_line,
 )
 from mark.controller.sharing import Sharer
+from mark.domain.billing.shared_rent import device_usd
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance
 from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
 from mark.domain.lease import Lease
+from mark.domain.load.traffic import GatewayReport, ModelTraffic
 from mark.domain.member import Member, MemberState
 from mark.domain.orders import Fact, Order
 from mark.domain.placement import Placement
 from mark.live.clock import ServiceClock
 from mark.live.control.driver import rotate_if_long
 from mark.live.control.observe_mode import LiveCloud
+from mark.steady_time import steady_time
 from mark.store.journal import StoreJournal
 from mark.store.published_status import (
     HOSTS,
@@ -79,6 +84,10 @@ class LiveHosts:
             elif member.state is MemberState.READY:
                 self._alone.add(member.model)
 
+    def members(self, instance: str) -> Mapping[str, Member]:
+        """Models there, as announced."""
+        return self._members.get(instance, {})
+
     @property
     def told(self) -> dict[str, tuple[TenantSpec, ...]]:
         """Models that instances were told to hold."""
@@ -126,6 +135,28 @@ class LiveHosts:
     def serving(self, instance: str) -> tuple[str, ...]:
         """Models that take requests there."""
         return tuple(sorted(name for name in self.loaded(instance) if self.accepts(instance, name)))
+
+
+class DeviceTime:
+    """Rent of the device time that models took on shared instances, between one look and the next.
+
+    Agents announce running counters, each since its model was loaded. What is there at first is not counted: who
+    acted before did.
+    """
+
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        self._counted = {member.wire_key: member.busy_s for member in members}
+
+    def take(self, members: Iterable[tuple[Member, float]]) -> dict[str, float]:
+        """USD by model since the last call; each member comes with its instance's price, USD an hour."""
+        counted, found = {}, Counter[str]()
+        for member, usd_per_hour in members:
+            grown_s = member.busy_s - self._counted.get(member.wire_key, 0.0)
+            counted[member.wire_key] = member.busy_s
+            if grown_s > 0.0:
+                found[member.model] += device_usd(grown_s, usd_per_hour)
+        self._counted = counted
+        return dict(found)
 
 
 class _ListedOnce:
@@ -196,6 +227,8 @@ class HostDriver:
         self._loads = dict(loads)
         self._listed = _ListedOnce(cloud)
         self._hosts = LiveHosts(store, self._version, self._shared_rps)
+        self._device_time, self._reports = DeviceTime(), 0
+        self._reporter = f"shared-{lease.epoch}-{time.time_ns()}"
         self._wake = threading.Event()
         self._controller = HostController(
             sharers,
@@ -211,7 +244,10 @@ class HostDriver:
     def begin(self, *, is_new: bool) -> None:
         """Take inventory; a service that begins decides before its models plan."""
         self._hosts.look()
-        self._listed.observe()
+        there = self._listed.observe()
+        self._device_time = DeviceTime(
+            member for item in there for member in self._hosts.members(item.id).values()
+        )
         if is_new:
             self._controller.decide(self._clock.now())
         self._publish()
@@ -263,7 +299,21 @@ class HostDriver:
             self.on_followed()
         self._listed.acknowledge()
         self._hosts.forget_gone([item.id for item in self._listed.observe()])
+        self._count_device_time()
         self._publish()
+
+    def _count_device_time(self) -> None:
+        """Count what models took of shared instances; on a fast clock a second of theirs is as many of rent."""
+        speed = self._clock.anchor.speed_at(steady_time())
+        taken = self._device_time.take(
+            (member, speed * (self._cloud.usd_per_hour(item) or 0.0))
+            for item in self._listed.observe()
+            for member in self._hosts.members(item.id).values()
+        )
+        if taken:
+            self._reports += 1
+            models = tuple(ModelTraffic(model=name, shared_usd=usd) for name, usd in sorted(taken.items()))
+            self._store.report(GatewayReport(gateway=self._reporter, sequence=self._reports, models=models))
 
     def _staying(self) -> set[str]:
         return {item.id for item in self._listed.observe() if item.stays}

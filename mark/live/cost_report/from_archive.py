@@ -31,7 +31,7 @@ from mark.live.models import make_live_models, service_spec
 from mark.service_spec import ServedModel, ServiceSpec
 
 FIGURES = "figures.json.gz"
-REAL = ("billed", "gib_s", "accuracy_sum")
+REAL = ("billed", "gib_s", "shared_usd", "accuracy_sum")
 COUNTS = tuple(field.name for field in fields(Totals) if field.name not in ("requests", *REAL))
 """Totals that are whole numbers of a `ModelTraffic`."""
 _TRANSITIONS = TypeAdapter(tuple[Transition, ...])

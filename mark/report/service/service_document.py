@@ -28,6 +28,8 @@ class ServiceModelObject(TypedDict):
     instances_rented: float | None
     #: Requests that instances took which it shares with others.
     on_shared: int
+    #: Its part of their rent, by the time that it took of their devices; not in `cost_usd`.
+    shared_usd: float | None
     notes: list[str]
 
 
@@ -65,6 +67,8 @@ class ServiceRunObject(TypedDict):
     #: Of the total: instances that several models share, and what stands around all fleets.
     hosts_usd: float | None
     around_usd: float | None
+    #: Of `hosts_usd`, what no model took: idle time, disks and addresses.
+    idle_usd: float | None
     #: Rented and ready for all models together, in the mean over time.
     instances_rented: float | None
     models: list[ServiceModelObject]
@@ -97,6 +101,7 @@ def _run(run: ServiceRun) -> ServiceRunObject:
         "usd_per_month": finite(usd_per_month(run)),
         "hosts_usd": finite(run.hosts_usd),
         "around_usd": finite(run.around_usd),
+        "idle_usd": finite(run.idle_usd),
         "instances_rented": finite(run.instances_rented),
         "models": [_model(model) for model in run.models],
         "shared": [_shared(one) for one in run.shared],
@@ -130,5 +135,6 @@ def _model(model: ModelRun) -> ServiceModelObject:
         "served": served_document(model.served),
         "instances_rented": finite(model.instances),
         "on_shared": model.on_shared,
+        "shared_usd": finite(model.shared_usd),
         "notes": list(model.notes),
     }

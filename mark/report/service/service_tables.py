@@ -53,7 +53,7 @@ def policies_table(runs: Sequence[ServiceRun]) -> Table:
 
 
 def models_table(run: ServiceRun) -> Table:
-    """A row a model, the dearest first, without what stands around all of them."""
+    """A row a model, the dearest first, with its part of shared instances and without the overhead of all."""
     served = "inst/stby/\nLambda/shed %"
     found = figures("USD a\nmonth", "requests/s", "in time", "objective", "p99\nms", served, "instances\nrented")
     columns = [*texts(f"model ({run.policy})"), *found]
@@ -65,7 +65,12 @@ def models_table(run: ServiceRun) -> Table:
 
 def by_money(run: ServiceRun) -> tuple[ModelRun, ...]:
     """The models, the dearest first."""
-    return tuple(sorted(run.models, key=lambda model: (-model.cost.total, model.model)))
+    return tuple(sorted(run.models, key=lambda model: (-_usd(model), model.model)))
+
+
+def _usd(model: ModelRun) -> float:
+    """What it costs, with its part of the rent of shared instances."""
+    return model.cost.total + model.shared_usd
 
 
 def model_cells(run: ServiceRun, model: ModelRun) -> tuple[str, ...]:
@@ -75,7 +80,7 @@ def model_cells(run: ServiceRun, model: ModelRun) -> tuple[str, ...]:
         attained = f"{attained} of {model.served.total}"
     return (
         model.model,
-        monthly_usd(a_month(model.cost.total, run.duration_s)),
+        monthly_usd(a_month(_usd(model), run.duration_s)),
         format_rps(model.mean_rps),
         attained if model.keeps_objective else f"{attained} MISSED",
         f"{percent(model.slo.target)} in {format_duration(model.slo.judged_s)}",
@@ -110,7 +115,8 @@ def _instances(model: ModelRun) -> str:
 
 def around_sentence(run: ServiceRun) -> str:
     """The parts of the total that no model's row has, and the length that stands for a month."""
-    shared = (f"{run.hosts:.1f} shared instances", run.hosts_usd)
-    parts = (*((shared,) if run.hosts_usd else ()), ("overhead that all models share", run.around_usd))
+    is_divided = any(model.shared_usd for model in run.models)
+    shared = f"{'what no model used of ' if is_divided else ''}{run.hosts:.1f} shared instances", run.idle_usd
+    parts = (*((shared,) if run.idle_usd else ()), ("overhead that all models share", run.around_usd))
     left = "; ".join(f"{name}, {usd_per_month_words(a_month(usd, run.duration_s))} a month" for name, usd in parts)
     return f"Not in these rows: {left}. A month is 730 h like the {format_duration(run.duration_s)} replayed."

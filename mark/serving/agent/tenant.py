@@ -167,4 +167,5 @@ class Tenant:
             wire_key=self.wire_key,
             version=self.served.version,
             share_rps=self.share_rps,
+            busy_s=0.0 if self.device is None else core.busy_s,
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+from mark.domain.billing.shared_rent import device_usd
 from mark.domain.offering import Offering
 from mark.simulator.engine.shared_plane import ModelEngine, SharedPlane
 
@@ -20,17 +22,30 @@ class HostPlane:
         self._rows: dict[int, dict[int, int]] = {}
         self._zones: dict[int, str] = {}
         self._goes_at: dict[int, float] = {}
+        self._usd_per_hour: dict[int, float] = {}
+        #: Rent of the device time that models took which are gone, by number.
+        self._used_usd = Counter[int]()
 
     @property
     def now(self) -> float:
         """The plane's clock."""
         return self._plane.now
 
-    def add(self, _offering: Offering, *, standby: bool, balance: float = 0.0, zone: str = "") -> int:  # noqa: ARG002
+    def add(self, offering: Offering, *, standby: bool, balance: float = 0.0, zone: str = "") -> int:  # noqa: ARG002
         """A device without tenants."""
         device = self._plane.new_device()
         self._rows[device], self._zones[device] = {}, zone
+        self._usd_per_hour[device] = offering.usd_per_hour
         return device
+
+    def used_usd(self, model: int) -> float:
+        """Rent of the device time that a model has taken by now."""
+        here = (self._row_usd(device, model) for device, rows in self._rows.items() if model in rows)
+        return self._used_usd[model] + sum(here)
+
+    def _row_usd(self, device: int, model: int) -> float:
+        busy_s = self._plane.engines[model].busy_s(self._rows[device][model])
+        return device_usd(busy_s, self._usd_per_hour[device])
 
     def tenants(self, device: int) -> frozenset[int]:
         """Models on the device, by number."""
@@ -63,6 +78,7 @@ class HostPlane:
         engine.stop_accepting(row)
         if not engine.is_idle(row):
             return False
+        self._used_usd[model] += self._row_usd(device, model)
         engine.remove(row, redispatch=True)
         del self._rows[device][model]
         return True
@@ -102,6 +118,7 @@ class HostPlane:
         """The instance is gone; what it held is sent elsewhere, or shed where its model forbids that."""
         self.stop_accepting(slot)
         for model, row in self._rows[slot].items():
+            self._used_usd[model] += self._row_usd(slot, model)
             self._plane.engines[model].remove(row, redispatch=redispatch and self._redispatch[model])
         del self._rows[slot]
         self._goes_at.pop(slot, None)

@@ -101,6 +101,7 @@ SERVER = np.dtype(
         ("model", "i8"),  # whose requests it answers
         ("device_number", "i8"),  # where it runs
         ("shared", "i8"),  # the instance is the service's
+        ("busy_s", "f8"),  # what its batches took
         *SHARE_FIELDS.items(),
     ]
 )
@@ -410,6 +411,7 @@ def start_batch(now: float, row: int, fleet: Fleet, totals: Record) -> None:
     server.in_service = items
     server.free_at = now + expected_s
     server.done_at = now + expected_s * factor
+    server.busy_s += expected_s * factor
 
 
 def held_requests(server: Record, sizes: Ints | None) -> int:

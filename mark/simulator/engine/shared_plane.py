@@ -287,6 +287,12 @@ class ModelEngine(Engine):
                 second.on_shared = max(0, second.on_shared - 1)  # those taken late were not counted
         super().remove(slot, redispatch=redispatch)
 
+    def busy_s(self, slot: int) -> float:
+        """What its batches have taken by now."""
+        server = self._fleet.servers[slot]
+        left_s = max(0.0, float(server.done_at) - self._now) if server.in_service > 0 else 0.0
+        return float(server.busy_s) - left_s
+
     def drained_at(self, slot: int) -> float:
         """Instant at which its queue is empty at the earliest: neighbours' batches may come between."""
         servers = self._fleet.servers

@@ -6,12 +6,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from mark.controller.placement_journal import PlacementHeader
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
-from mark.domain.fleet import FleetView
+from mark.domain.fleet import FleetView, Role
 from mark.domain.host_spec import HostSpec, TenantSpec
-from mark.live.control.host_driver import HostDriver, LiveHosts
+from mark.domain.member import Member, MemberState
+from mark.live.control.host_driver import DeviceTime, HostDriver, LiveHosts
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
@@ -68,3 +71,17 @@ def test_models_rent_again_once_their_shared_instances_are_ordered(tmp_path: Pat
         assert driver.spending_limit() is SpendingLimit.PAUSE
         driver.look()
         assert told == [SpendingLimit.PAUSE, SpendingLimit.NONE]
+
+
+def test_device_time_is_counted_once_across_restarts_and_leaders() -> None:
+    def member(busy_s: float, wire_key: str = "k1") -> Member:
+        return Member(
+            instance="i-0", model="m", offering="c5.large", role=Role.SERVING, host="h", port=1,
+            state=MemberState.READY, max_batch=1, batch_s=(0.1,), capacity_rps=10.0, wire_key=wire_key,
+            share_rps=1.0, busy_s=busy_s,
+        )  # fmt: skip
+
+    counted = DeviceTime([member(100.0)])
+    assert counted.take([(member(136.0), 0.1)]) == {"m": pytest.approx(0.001)}
+    assert counted.take([(member(136.0), 0.1)]) == {}
+    assert counted.take([(member(72.0, "k2"), 0.1)]) == {"m": pytest.approx(0.002)}, "the model was loaded anew"
