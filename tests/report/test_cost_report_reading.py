@@ -179,6 +179,8 @@ def test_the_rent_of_shared_instances_is_in_both_sums_once(store: ServiceStore) 
     rented(store, "i-9", SMALL.name, BEGAN + 7200.0, None, model=SHARED)
     seen = PublishedInstance(id="i-9", offering=SMALL.name, state=InstanceState.READY, interrupt_at=NOW + 90.0)
     MODEL.write(store, PublishedModel(at=NOW, began_at=BEGAN, observed=(seen,)), SHARED)
+    took = ModelTraffic(model="m", shared_usd=0.5)
+    store.report(GatewayReport(gateway="shared", sequence=1, models=(took,)))
     HOSTS.write(store, PublishedHosts(at=NOW, hosts=(PublishedHost(id="i-9", wanted=("m",)),)))
     status = LiveView(store, "vision").status()
     report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
@@ -192,6 +194,13 @@ def test_the_rent_of_shared_instances_is_in_both_sums_once(store: ServiceStore) 
     assert report.cost.total == pytest.approx(spent, abs=1e-9)
     hourly = [model.usd_per_hour, status.overhead.usd_per_hour, shared.usd_per_hour]
     assert status.overview.usd_per_hour == pytest.approx(sum(usd or 0.0 for usd in hourly))
+    (told,) = report.models
+    assert (model.shared_usd, told.shared_usd) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert (shared.idle_usd, report.idle_usd) == (pytest.approx(usd - 0.5), pytest.approx(usd - 0.5))
+    assert status.overview.rows[0].usd_per_hour == pytest.approx((model.usd_per_hour or 0.0) + 0.5 / 72)
+    text = mail_text(mail_view(report))
+    assert f"Idle time of shared instances {usd - 0.5:.2f}" in " ".join(text.split())
+    assert LARGE.name not in [name for name, _ in told.never_chosen], "it was rented to be shared"
     (host,) = shared.instances
     assert (host.id, host.gone_in_s, [one.state for one in host.tenants]) == ("i-9", 90.0, ["pending"])
     assert [(one.instance, one.state, one.beside) for one in model.shared] == [("i-9", "pending", ())]

@@ -32,6 +32,7 @@ from mark.controller.demand_units import window_speeds
 from mark.dispatch.objective import attainment
 from mark.domain.billing.costs import FleetUsage
 from mark.domain.billing.footprint import Footprint
+from mark.domain.billing.shared_rent import divide_rent
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
@@ -147,6 +148,8 @@ class LiveView:
             )
             for served, known in zip(self._spec.models, published, strict=True)
         )
+        if shared is not None:
+            models, shared = _divided(models, shared)
         commitments_usd = 0.0 if budget is None else budget.commitments_usd
         overhead = _overhead(self._spec.footprint, published, now, commitments_usd)
         return ServiceStatus(
@@ -232,7 +235,7 @@ class LiveView:
             failures=traffic.failures,
             rejected=traffic.rejected,
             redispatched=traffic.redispatched,
-            clients=_clients(traffic, cost),
+            clients=_clients(traffic, cost.serving + traffic.shared_usd),
             lambda_=LambdaStatus(
                 answers=served.overflow is not None and not is_limited,
                 in_flight=traffic.lambda_in_flight,
@@ -243,6 +246,7 @@ class LiveView:
             ),
             fleet=FleetStatus(planned=known.planned, requested=known.requested, observed=observed),
             shared=shared,
+            shared_usd=traffic.shared_usd,
             capacity=_capacity(served, observed, shared),
             cost_usd=cost,
             usd_per_hour=_usd_per_hour(hourly),
@@ -292,6 +296,25 @@ class LiveView:
         speeds = window_speeds(self._store.clocks(), last - RATE_WINDOWS, last - 1)
         rates = [count * speed / WINDOW_S for count, speed in zip(counts, speeds, strict=True)]
         return ArrivalRates(now_rps=rates[-1], last_minute_rps=sum(rates) / len(rates), max_rps=max(rates))
+
+
+def _divided(models: Sequence[ModelStatus], shared: SharedStatus) -> tuple[tuple[ModelStatus, ...], SharedStatus]:
+    """Models with their parts of the rent of shared instances, and these with the rent of their idle time."""
+    used_usd = {model.name: model.shared_usd for model in models}
+    hours = {model.name: model.usd_per_hour_by.mean_over_s / SECONDS_PER_HOUR for model in models}
+    means = {name: usd / hours[name] if hours[name] else 0.0 for name, usd in used_usd.items()}
+    so_far = divide_rent(shared.cost_usd.instances, used_usd)
+    an_hour = divide_rent(shared.usd_per_hour or 0.0, means)
+    divided = tuple(
+        replace(
+            model,
+            shared_usd=so_far.by_model[model.name],
+            shared_usd_per_hour=an_hour.by_model[model.name],
+        )
+        for model in models
+    )
+    idle = None if shared.usd_per_hour is None else an_hour.idle_usd
+    return divided, replace(shared, idle_usd=so_far.idle_usd, idle_usd_per_hour=idle)
 
 
 def _overhead(
@@ -463,9 +486,9 @@ def _objective(served: ServedModel, traffic: ModelTraffic, attained_lately: floa
     )
 
 
-def _clients(traffic: ModelTraffic, cost: SpentStatus) -> tuple[ClientStatus, ...]:
+def _clients(traffic: ModelTraffic, serving_usd: float) -> tuple[ClientStatus, ...]:
     """Requests, attainment and cost by client."""
-    usd = costs_by_client(traffic.clients, serving_usd=cost.serving, answered=traffic.answered)
+    usd = costs_by_client(traffic.clients, serving_usd=serving_usd, answered=traffic.answered)
     return tuple(
         ClientStatus(
             client=one.client,

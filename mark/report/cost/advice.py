@@ -69,10 +69,10 @@ def _idle(model: ModelReport, money: Money) -> Iterable[str]:
 
 
 def _overflow(model: ModelReport) -> Iterable[str]:
-    cost = model.cost
-    if cost.serving > 0 and cost.lambda_ > DEAR_OVERFLOW * cost.serving:
+    cost, serving_usd = model.cost, model.serving_usd
+    if serving_usd > 0 and cost.lambda_ > DEAR_OVERFLOW * serving_usd:
         yield (
-            f"Lambda took {percent(cost.lambda_ / cost.serving, digits=0)} of the serving cost, for "
+            f"Lambda took {percent(cost.lambda_ / serving_usd, digits=0)} of the serving cost, for "
             f"{percent(model.answers.overflow or 0.0, digits=1)} of the requests."
         )
 
@@ -91,7 +91,7 @@ def _dearest_objective(models: Sequence[ModelReport], money: Money) -> Iterable[
     busy = [model for model in models if model.answers.finished >= LEAST_REQUESTS]
     if len(busy) < 2:
         return
-    rates = {model.name: MILLION * model.cost.total / model.answers.finished for model in busy}
+    rates = {model.name: MILLION * model.usd / model.answers.finished for model in busy}
     dearest = max(busy, key=lambda model: rates[model.name])
     others = ", ".join(f"{model.name} {money(rates[model.name])}" for model in busy if model is not dearest)
     promise = f"{percent(dearest.slo.target)} in {format_duration(dearest.slo.latency_s)}"

@@ -152,8 +152,9 @@ class Baseline:
 
     They lie in `[since, until)`: whole days that the period touches, where such were replayed. `measured_usd` is
     what the model itself cost in the same seconds, and `measured_attained` the share that it answered in time.
-    Both costs carry an equal part of what all models share. Shares are None where nothing came. `uses_truth`: it
-    knew what would come, a mark to measure by, which nobody can have.
+    Both costs carry an equal part of what all models share. The model's also has the time that it took of shared
+    devices, and an equal part of their idle time. Shares are None where nothing came. `uses_truth`: it knew what
+    would come, a mark to measure by, which nobody can have.
     """
 
     policy: str
@@ -254,11 +255,23 @@ class ModelReport:
     #: Constant load, requests/s, from which it would pay by itself against Lambda alone, all of the overhead
     #: counted; None where none does, and without a Lambda in time.
     break_even_rps: float | None = None
+    #: Its part of the rent of shared instances, by device time; in none of its lines.
+    shared_usd: float = 0.0
 
     @property
     def cost(self) -> CostUsd:
         """The cost words of its own lines."""
         return cost_of(item.line for item in self.lines)
+
+    @property
+    def serving_usd(self) -> float:
+        """Cost of serving it, shared instances included."""
+        return self.cost.serving + self.shared_usd
+
+    @property
+    def usd(self) -> float:
+        """Its own lines and its part of shared instances."""
+        return self.cost.total + self.shared_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +311,8 @@ class CostReport:
     month: MonthSpend | None = None
     #: Spending of the last whole hours, a day of them at most, oldest first.
     hours: tuple[HourSpend, ...] = ()
+    #: Of the rent of shared instances, what no model took; None where models share none.
+    idle_usd: float | None = None
 
     @property
     def lines(self) -> tuple[DayLine, ...]:
@@ -370,6 +385,7 @@ def report_document(report: CostReport) -> dict[str, object]:
         ],
         "models": [_model_document(model) for model in report.models],
         "shared": _lines_document(report.shared),
+        "shared_idle_usd": report.idle_usd,
         "reconciliation": [
             {
                 "day": item.day.isoformat(),
@@ -390,6 +406,7 @@ def _model_document(model: ModelReport) -> dict[str, object]:
         "name": model.name,
         "policy": model.policy,
         "cost_usd": cost_document(model.cost),
+        "shared_usd": model.shared_usd,
         "items": [asdict(line) for line in spend_by_item(model.lines)],
         "lines": _lines_document(model.lines),
         "objective": {

@@ -45,6 +45,7 @@ from mark.controller.journal import BrokenLine, read_journal
 from mark.dispatch.objective import attainment
 from mark.domain.billing.costs import BillLine, LambdaUsage
 from mark.domain.billing.footprint import Footprint
+from mark.domain.billing.shared_rent import RentShares, divide_rent
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import plural
@@ -84,6 +85,8 @@ OBSERVED = (
     "what planned instances would not have carried is not in these sums; the replay of the own policy has it",
 )
 HOUR_S = 3600.0
+INSTANCES = "instances"
+"""Component of the lines of a bill that are rent of serving instances."""
 BOOTS_SHOW_S = 6 * HOUR_S
 """In a replay that is shorter, the boots of a first fleet are much of what is missed and paid."""
 
@@ -106,6 +109,33 @@ class _Read:
     unpriced: tuple[str, ...]
     missing: Sequence[str]
     sharing: SharingCost | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SharedRent:
+    """The rent of shared instances. marks: of each model; rented: ledgers of what is shared, none or one."""
+
+    marks: Mapping[str, tuple[HourlyMark, ...]]
+    rented: tuple[ModelLedger, ...]
+
+    def between(self, since: float, until: float) -> RentShares:
+        """Who pays what of it."""
+        usd = sum(line.usd for line in self._lines(since, until))
+        used_usd = {
+            name: totals_at(marks, until).shared_usd - totals_at(marks, since).shared_usd
+            for name, marks in self.marks.items()
+        }
+        return divide_rent(usd, used_usd)
+
+    def offerings(self, since: float, until: float) -> set[str]:
+        """Offerings that were rented."""
+        return {line.item for line in self._lines(since, until)}
+
+    def _lines(self, since: float, until: float) -> Iterator[BillLine]:
+        for ledger in self.rented:
+            for cost in model_days(ledger, since, until):
+                if cost.line.component == INSTANCES:
+                    yield cost.line
 
 
 def report_period(store: ArchiveReader, *, period_s: float, wall_at: float) -> Period:
@@ -137,7 +167,8 @@ def read_cost_report(
     days = (day for ledger in rented for day in model_days(ledger, period.since, period.until))
     shared = _day_lines((*days, *shared_days(ledgers, period.since, period.until)))
     given = {s.name: replayed_days(store, s.name) for s in spec.models} if replays is None else replays
-    models = tuple(_model(item, period, ledgers, given.get(item.served.name, ())) for item in read)
+    rent = _SharedRent(marks={item.served.name: item.ledger.marks for item in read}, rented=rented)
+    models = tuple(_model(item, period, ledgers, given.get(item.served.name, ()), rent) for item in read)
     models = tuple(replace(model, ahead=_load_ahead(store, model.name, period.until)) for model in models)
     if spec.observed:  # whoever counts for us answers nobody
         models = tuple(replace(model, answers=Answers(), days=(), clients=(), versions=()) for model in models)
@@ -155,6 +186,7 @@ def read_cost_report(
         existing_usd=_existing_usd(spec, period),
         month=month_spend((*ledgers, *rented), period.until),
         hours=_hours((*ledgers, *rented), period.until),
+        idle_usd=rent.between(period.since, period.until).idle_usd if rented else None,
     )
 
 
@@ -226,14 +258,21 @@ def _marks(store: ArchiveReader, model: str, now: float) -> tuple[HourlyMark, ..
 
 
 def _model(
-    read: _Read, period: Period, ledgers: Sequence[ModelLedger], replays: Sequence[ReplayedDay]
+    read: _Read,
+    period: Period,
+    ledgers: Sequence[ModelLedger],
+    replays: Sequence[ReplayedDay],
+    rent: _SharedRent,
 ) -> ModelReport:
     facts, served = read.facts, read.served
     lines = _day_lines(model_days(read.ledger, period.since, period.until))
     marks, days = read.ledger.marks, days_between(period.since, period.until)
     answers = _answers(marks, period.since, period.until)
     by_day = [DayAnswers(day=day, answers=_answers(marks, start, end)) for day, start, end in days]
+    shared_usd = rent.between(period.since, period.until).by_model[served.name]
     rented = {item.line.item for item in lines}
+    if shared_usd > 0.0:
+        rented |= rent.offerings(period.since, period.until)
     return ModelReport(
         name=served.name,
         policy=facts.policy,
@@ -241,9 +280,9 @@ def _model(
         lines=lines,
         answers=answers,
         days=tuple(item for item in by_day if item.answers.finished),
-        clients=_clients(marks, period, answers, cost_of(item.line for item in lines).serving),
+        clients=_clients(marks, period, answers, cost_of(item.line for item in lines).serving + shared_usd),
         versions=_versions(read.ledger, period),
-        baselines=_baselines(read.ledger, ledgers, replays, period),
+        baselines=_baselines(read.ledger, ledgers, replays, period, rent),
         interruptions=len(facts.warned),
         refused_launches=facts.refused,
         launched=facts.launched,
@@ -266,6 +305,7 @@ def _model(
         accuracy=accuracy_over_load(facts.accuracy),
         sharing=read.sharing,
         break_even_rps=_break_even_rps(read),
+        shared_usd=shared_usd,
     )
 
 
@@ -348,7 +388,11 @@ def _whole(totals: Totals, name: str) -> int:
 
 
 def _baselines(
-    ledger: ModelLedger, ledgers: Sequence[ModelLedger], replays: Sequence[ReplayedDay], period: Period
+    ledger: ModelLedger,
+    ledgers: Sequence[ModelLedger],
+    replays: Sequence[ReplayedDay],
+    period: Period,
+    rent: _SharedRent,
 ) -> tuple[Baseline, ...]:
     """Policies that were replayed on every day that any was, beside the ledger of the same stretches.
 
@@ -359,7 +403,7 @@ def _baselines(
     if not days:
         return ()
     models = len(ledgers)
-    measured_usd = sum(_measured_usd(ledger, ledgers, item) for item in days)
+    measured_usd = sum(_measured_usd(ledger, ledgers, item, rent) for item in days)
     answers = [_answers(ledger.marks, item.since, item.until) for item in days]
     measured = attainment(sum(item.missed for item in answers), sum(item.finished for item in answers))
     names = [name for name in days[0].policies if all(name in item.policies for item in days)]
@@ -382,10 +426,14 @@ def _baselines(
     return tuple(sorted(found, key=lambda item: (item.usd, item.policy)))
 
 
-def _measured_usd(ledger: ModelLedger, ledgers: Sequence[ModelLedger], item: ReplayedDay) -> float:
+def _measured_usd(
+    ledger: ModelLedger, ledgers: Sequence[ModelLedger], item: ReplayedDay, rent: _SharedRent
+) -> float:
     """Cost of a model in the seconds of a replay, with its part of what all share."""
     own = sum(cost.line.usd for cost in model_days(ledger, item.since, item.until))
-    return own + sum(cost.line.usd for cost in shared_days(ledgers, item.since, item.until)) / len(ledgers)
+    shares = rent.between(item.since, item.until)
+    for_all = sum(cost.line.usd for cost in shared_days(ledgers, item.since, item.until)) + shares.idle_usd
+    return own + shares.by_model[ledger.served.name] + for_all / len(ledgers)
 
 
 def _decision(priced: PricedOrder) -> LargeDecision:

@@ -290,8 +290,14 @@ def format_overhead(status: ServiceStatus) -> str:
 
 
 def format_shared_cost(shared: SharedStatus) -> str:
-    """`0.09 USD/h, so far 1.20 USD` of the instances that models share."""
-    return f"{format_usd_per_hour(shared.usd_per_hour)} USD/h, so far {usd(shared.cost_usd.total)} USD"
+    """`0.09 USD/h, so far 1.20 USD, 0.70 of it idle` of the instances that models share."""
+    so_far = f"so far {usd(shared.cost_usd.total)} USD, {usd(shared.idle_usd)} of it idle"
+    return f"{format_usd_per_hour(shared.usd_per_hour)} USD/h, {so_far}"
+
+
+def format_shared_part(model: ModelStatus) -> str:
+    """`, and 0.50 USD of shared instances`; empty where it took none of their time."""
+    return f", and {usd(model.shared_usd)} USD of shared instances" if model.shared_usd else ""
 
 
 def format_tenant(tenant: TenantStatus) -> str:

@@ -33,20 +33,23 @@ def says_mean(over_s: float) -> bool:
 def make_overview(
     models: Sequence[ModelStatus], overhead: OverheadStatus, shared: SharedStatus | None = None
 ) -> Overview:
-    """One row a model, the most expensive first; the sum has shared instances and the service's overhead once."""
+    """One row a model, the most expensive first, with its part of shared instances.
+
+    The sum has their idle time, and the service's overhead, once.
+    """
     rows = [
         ModelRow(
             model=model.name,
             rps=model.rates.last_minute_rps,
             attained=model.objective.attained,
-            usd_per_hour=model.usd_per_hour,
+            usd_per_hour=None if model.usd_per_hour is None else model.usd_per_hour + model.shared_usd_per_hour,
             state=model_state(model),
         )
         for model in models
     ]
     rows.sort(key=lambda row: (-(row.usd_per_hour or 0.0), row.model))
     parts = [overhead.usd_per_hour, *(row.usd_per_hour for row in rows)]
-    parts += [] if shared is None else [shared.usd_per_hour]
+    parts += [] if shared is None else [shared.idle_usd_per_hour]
     hourly = [usd for usd in parts if usd is not None]
     return Overview(rows=tuple(rows), usd_per_hour=sum(hourly) if len(hourly) == len(parts) else None)
 

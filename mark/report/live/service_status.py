@@ -337,6 +337,9 @@ class ModelStatus:
     fleet: FleetStatus = field(default_factory=FleetStatus)
     #: Its places on shared instances.
     shared: tuple[TenancyStatus, ...] = ()
+    #: Its part of their rent, by the time that it took of their devices: so far, USD, and in the mean, USD/h.
+    shared_usd: float = 0.0
+    shared_usd_per_hour: float = 0.0
     #: Its instances by offering.
     capacity: tuple[OfferingCapacity, ...] = ()
     #: What it has cost.
@@ -393,7 +396,8 @@ class ModelRow:
     rps: float = 0.0
     #: Share answered in time; None while nothing is finished.
     attained: float | None = None
-    #: Cost of an hour now without what models share, USD/h; None in the first minute.
+    #: Cost of an hour now, with its part of shared instances and without the overhead of all, USD/h; None in the
+    #: first minute.
     usd_per_hour: float | None = None
     #: Its state.
     state: ModelState = ModelState.STARTING
@@ -426,7 +430,7 @@ class OverheadStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedStatus:
-    """The instances that models share. What they cost is in no model's sums."""
+    """The instances that models share. What they cost is in no model's sums, but for its row of the overview."""
 
     #: Those that are there, by id.
     instances: tuple[SharedInstanceStatus, ...] = ()
@@ -434,6 +438,10 @@ class SharedStatus:
     cost_usd: SpentStatus = field(default_factory=SpentStatus)
     #: What an hour costs now, USD/h; None in the first minute.
     usd_per_hour: float | None = None
+    #: Of their rent, what no model took of their devices, USD.
+    idle_usd: float = 0.0
+    #: The same of an hour now, less what models took an hour in the mean; None in the first minute.
+    idle_usd_per_hour: float | None = None
     #: What a reader must know.
     notes: tuple[str, ...] = ()
 

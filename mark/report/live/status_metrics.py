@@ -28,6 +28,8 @@ def _status_families(status: ServiceStatus) -> Iterator[Metric]:
     models = status.models
     if status.shared is not None:
         yield from _shared_families(status.shared)
+        parts = [((model.name,), model.shared_usd) for model in models]
+        yield gauge("shared_model_cost_usd", "Part of shared_cost_usd, by device time.", ("model",), parts)
     yield from _fleet_families(models)
     yield from _rate_families(models)
     yield from _answer_families(models)

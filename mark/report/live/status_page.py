@@ -118,6 +118,7 @@ def live_environment() -> Environment:
         tenancies=formatting.format_tenancies,
         host=formatting.format_host,
         shared_cost=formatting.format_shared_cost,
+        shared_part=formatting.format_shared_part,
         tenant=formatting.format_tenant,
         overhead=formatting.format_overhead,
         expected=formatting.format_expected_load,

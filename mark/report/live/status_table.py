@@ -132,6 +132,7 @@ def _figures(model: ModelStatus) -> Table:
     budget, rates = formatting.budget_of(model), model.rates
     answered = ", ".join(f"{label} {format_count(count)}" for _, label, count in formatting.outcomes(model))
     spent = ", ".join(f"{label} {usd(amount)}" for _, label, amount in formatting.components(model.cost_usd))
+    spent += formatting.format_shared_part(model)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold", max_width=WIDTH - 10)

@@ -85,6 +85,7 @@ def mail_view(report: CostReport) -> MailView:
     parts = (
         _advice(report),
         _by_day(report, money),
+        _by_model(report, money),
         _by_hour(report),
         _by_item(report, money),
         *_baselines(report, money),
@@ -207,6 +208,25 @@ def _by_day(report: CostReport, money: Money) -> Section | None:
         summed=True,
     )
     return Section(title="Spend by day, USD", table=table, plot="spend")
+
+
+def _by_model(report: CostReport, money: Money) -> Section | None:
+    """A row a model with its part of the instances that they share, where they share some."""
+    if report.idle_usd is None:
+        return None
+    rows = [
+        (model.name, money(model.cost.total), money(model.shared_usd), money(model.usd)) for model in report.models
+    ]
+    models_usd, idle_usd = sum(model.usd for model in report.models), report.idle_usd
+    overhead_usd = report.cost.total - models_usd - idle_usd
+    rows += [
+        ("Idle time of shared instances", "", money(idle_usd), money(idle_usd)),
+        ("Overhead of all", "", "", money(overhead_usd)),
+        ("All", "", "", money(report.cost.total)),
+    ]
+    table = Table(columns=("Model", "Its own", "Shared instances", "USD"), rows=tuple(rows), summed=True)
+    text = "A model pays for the time that it took of shared instances' devices."
+    return Section(title="Spend by model, USD", text=(text,), table=table)
 
 
 def _by_hour(report: CostReport) -> Section | None:

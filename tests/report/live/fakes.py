@@ -227,6 +227,8 @@ SHARED = SharedStatus(
     ),
     cost_usd=SpentStatus(instances=12.3, serving=12.3, overhead=0.1, total=12.4),
     usd_per_hour=0.27,
+    idle_usd=4.4,
+    idle_usd_per_hour=0.27,
 )
 """Two instances with models, one of them about to be lost, and one that boots."""
 

@@ -89,7 +89,9 @@ def test_fleet_has_its_three_views() -> None:
 
 
 def test_shared_instances_are_shown_with_their_models_and_their_rent_in_the_sum() -> None:
-    shown = status(busy_model(), replace(sharing_model(), usd_per_hour=0.0), shared=SHARED)
+    shown = status(
+        replace(busy_model(), shared_usd=8.0), replace(sharing_model(), usd_per_hour=0.0), shared=SHARED
+    )
     lines = printed(shown, "digits").splitlines()
     assert max(map(len, lines)) <= 100
     text = " ".join(" ".join(lines).split())
@@ -97,7 +99,8 @@ def test_shared_instances_are_shown_with_their_models_and_their_rent_in_the_sum(
     assert "digits pending, inception-v3" in text
     assert "broken, rm2 leaving" in text
     assert "; 1.41 USD/h in all" in text
-    assert "Shared instances: 0.27 USD/h, so far 12.40 USD" in text
+    assert "Shared instances: 0.27 USD/h, so far 12.40 USD, 4.40 of it idle" in text
+    assert "total 2.36, and 8.00 USD of shared instances" in " ".join(printed(shown, "inception-v3").split())
     assert "Shared instances: 1 spot instance is being taken away, in 80 s." in text
     assert "i-0000000000000003c with rm2: 35.2 requests/s" in text
 
