@@ -55,6 +55,8 @@ class Member:
     share_rps: float | None = None
     #: Of a tenant: seconds of the device's time that its batches took since it was loaded.
     busy_s: float = 0.0
+    #: Of a tenant: which of those of its model and version it is, where its instance loads one beside another.
+    generation: int = 0
 
     @property
     def is_tenant(self) -> bool:
@@ -66,7 +68,8 @@ class Member:
         """The name that no other member has: its instance's, and a tenant's with its model."""
         if not self.is_tenant:
             return self.instance
-        return f"{self.instance}/{self.model}/{self.version}" if self.version else f"{self.instance}/{self.model}"
+        name = f"{self.instance}/{self.model}/{self.version}" if self.version else f"{self.instance}/{self.model}"
+        return f"{name}~{self.generation}" if self.generation else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,18 @@ class Endless(EchoBackend):
         await asyncio.Event().wait()
 
 
+class Gated(EchoBackend):
+    """A model whose second instance loads once it is let."""
+
+    free: asyncio.Event
+    started = 0
+
+    async def start(self) -> None:
+        Gated.started += 1
+        if Gated.started > 1:
+            await Gated.free.wait()
+
+
 class Failing(EchoBackend):
     """A model that fails on every batch."""
 
@@ -77,10 +89,10 @@ class Service:
     task: asyncio.Task[int]
     backends: dict[str, list[EchoBackend]] = field(default_factory=dict)
 
-    def place(self, *models: str, share_rps: float = 5.0) -> None:
+    def place(self, *models: str, share_rps: float = 5.0, max_batch: int = 2) -> None:
         self.store.hosts["i-0"] = HostSpec(
             tenants=tuple(
-                TenantSpec(model=name, offering=offering().name, max_batch=2, share_rps=share_rps)
+                TenantSpec(model=name, offering=offering().name, max_batch=max_batch, share_rps=share_rps)
                 for name in models
             )
         )
@@ -198,6 +210,40 @@ def test_a_model_that_is_not_wanted_any_more_while_it_loads_leaves_nothing_behin
             await until(lambda: truth(service.state("two") is MemberState.STARTING))
             service.place("one")
             await until(lambda: truth(service.backends["two"][0].closed))
+            await until(lambda: truth(service.state("two") is None))
+
+    run(test())
+
+
+def test_a_model_that_broke_is_told_as_that_until_it_is_not_wanted_any_more() -> None:
+    async def test() -> None:
+        async with shared({"two": NotThere}) as service:
+            service.place(*MODELS)
+            await service.until_serving("one")
+            await until(lambda: truth(len(service.backends["two"]) > 1))
+            service.store.listed.pop("i-0/two", None)  # as if it had expired
+            await until(lambda: truth(service.state("two") is MemberState.BROKEN))
+            service.place("one")
+            await until(lambda: truth(service.state("two") is None))
+
+    run(test())
+
+
+def test_a_model_with_another_longest_batch_is_loaded_beside_the_one_that_serves() -> None:
+    async def test() -> None:
+        Gated.free, Gated.started = asyncio.Event(), 0
+        async with shared({"one": Gated}) as service:
+            service.place("one")
+            await service.until_serving("one")
+            service.place("one", max_batch=1)
+            await until(lambda: truth(len(service.backends["one"]) == 2))
+            assert await service.ask("one") == 200
+            Gated.free.set()
+            before, _ = service.backends["one"]
+            while not before.closed:
+                assert await service.ask("one") == 200
+            assert await service.ask("one") == 200
+            await until(lambda: truth(set(service.store.listed) == {"i-0", "i-0/one~1"}))
 
     run(test())
 

@@ -80,7 +80,11 @@ class LiveHosts:
         self._version_of = {}
         for member in self._store.members():
             if member.is_tenant:
-                self._members.setdefault(member.instance, {})[member.model] = member
+                here = self._members.setdefault(member.instance, {})
+                if (
+                    member.model not in here or member.state is MemberState.READY
+                ):  # one may be loaded beside another
+                    here[member.model] = member
             elif member.state is MemberState.READY:
                 self._alone.add(member.model)
 

@@ -337,8 +337,9 @@ class ModelStatus:
     fleet: FleetStatus = field(default_factory=FleetStatus)
     #: Its places on shared instances.
     shared: tuple[TenancyStatus, ...] = ()
-    #: Its part of their rent, by the time that it took of their devices: so far, USD, and in the mean, USD/h.
+    #: Its part of their rent, by the time that it took of their devices: so far, USD.
     shared_usd: float = 0.0
+    #: The same in the mean, USD/h.
     shared_usd_per_hour: float = 0.0
     #: Its instances by offering.
     capacity: tuple[OfferingCapacity, ...] = ()

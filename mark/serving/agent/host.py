@@ -55,6 +55,8 @@ class Host:
         self.terminates_at: float | None = None
         self.anchor = ClockAnchor()
         self.draining = asyncio.Event()
+        #: Models that are to be started anew: they are announced as broken, and nobody talks to them.
+        self.broken: set[Tenant] = set()
         self.frame_port = config.frame_port
         self.certificate = ""
         self.credits: Callable[[], float | None] = lambda: None
@@ -126,7 +128,7 @@ class Host:
         )
         if self._only is not None:
             return (self._only.member(host),)
-        return (host, *(tenant.member(host) for tenant in self.tenants))
+        return (host, *(tenant.member(host) for tenant in (*self.tenants, *self.broken)))
 
     async def announce(self) -> None:
         """Write the entries in the store, and begin to drain where the store asks for it."""
@@ -140,7 +142,8 @@ class Host:
             first, *others = self.members()
             await self.link.announce(first)
         for member in others:
-            await self.link.announce(member)
+            if any(member.wire_key == one.wire_key for one in (*self.tenants, *self.broken)):  # it has not left
+                await self.link.announce(member)
 
     async def follow_clock(self) -> None:
         """Read the service's clock, and convert a notice's time with it."""
@@ -180,10 +183,15 @@ class Host:
                 return False
             if not tenant.core.is_empty:
                 empty_since = time.monotonic()
+        await self.forget(tenant)
+        return True
+
+    async def forget(self, tenant: Tenant) -> None:
+        """Announce it no more, and deregister it."""
         name = tenant.member(self.members()[0]).name
         self.remove(tenant)
+        self.broken.discard(tenant)
         await self.leave(name)
-        return True
 
     async def leave(self, name: str) -> None:
         """Deregister a member."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 from mark.domain.errors import MarkError
@@ -29,13 +31,23 @@ MakeTenant = Callable[[TenantSpec, Device], Awaitable[Tenant]]
 """Makes a placed model, which is not loaded. Errors: MarkError."""
 
 
+Key = tuple[str, str, str, int]
+"""Model, version, offering and longest batch: what no other tenant here has."""
+
+
+def _key(placed: TenantSpec) -> Key:
+    return placed.model, placed.version, placed.offering, placed.max_batch
+
+
 class Tenancies:
     """The models that an instance is told to hold."""
 
     def __init__(self, host: Host, make: MakeTenant) -> None:
         self._host, self._make = host, make
         self._device = Device()
-        self._held: dict[tuple[str, str], _Tenancy] = {}
+        self._held: dict[Key, _Tenancy] = {}
+        #: How often a model's version was loaded here beside or after another of its kind.
+        self._generations = Counter[tuple[str, str]]()
 
     async def follow(self) -> None:
         """Read what is to be here, load what is new and begin to drain what is not wanted any more.
@@ -47,18 +59,27 @@ class Tenancies:
             self.hold(spec)
 
     def hold(self, spec: HostSpec) -> None:
-        """Hold these models. A version leaves once the one that follows it serves."""
-        wanted = {(one.model, one.version): one for one in spec.tenants}
+        """Hold these models. One that is wanted otherwise leaves once the one that follows it serves."""
+        wanted = {_key(one): one for one in spec.tenants}
         self._held = {key: held for key, held in self._held.items() if not held.task.done()}
         for key, placed in wanted.items():
-            if key not in self._held:
-                self._held[key] = _Tenancy(self._host, self._make, self._device, placed)
+            if key in self._held:
+                self._held[key].give_share(placed.share_rps)
+            else:
+                self._held[key] = self._begun(placed)
         for key, held in self._held.items():
-            if not held.takes(wanted.get(key)) and not self._is_awaited(key, wanted):
+            if key not in wanted and not self._is_awaited(key, wanted):
                 held.leaving.set()
 
-    def _is_awaited(self, key: tuple[str, str], wanted: Collection[tuple[str, str]]) -> bool:
-        """True where another version of this one's model is wanted and does not serve yet."""
+    def _begun(self, placed: TenantSpec) -> _Tenancy:
+        """A new one: its name is another's while that is still here."""
+        kind = placed.model, placed.version
+        if any(key[:2] == kind for key in self._held):
+            self._generations[kind] += 1
+        return _Tenancy(self._host, self._make, self._device, placed, self._generations[kind])
+
+    def _is_awaited(self, key: Key, wanted: Collection[Key]) -> bool:
+        """True where this one's model is wanted otherwise, and does not serve so yet."""
         others = [other for other in wanted if other[0] == key[0] and other != key]
         return any(not self._held[other].is_serving for other in others)
 
@@ -86,10 +107,13 @@ class Tenancies:
 class _Tenancy:
     """One model's time here. `leaving`: it is not wanted any more."""
 
-    def __init__(self, host: Host, make: MakeTenant, device: Device, placed: TenantSpec) -> None:
+    def __init__(self, host: Host, make: MakeTenant, device: Device, placed: TenantSpec, generation: int) -> None:
         self._host, self._make, self._device, self._placed = host, make, device, placed
+        self._generation = generation
         self._about = {"model": placed.model}
         self._tenant: Tenant | None = None
+        #: The one that may be in the store.
+        self._announced: Tenant | None = None
         self._never = asyncio.Event()
         self.leaving = asyncio.Event()
         self.task = asyncio.ensure_future(self._run())
@@ -99,17 +123,11 @@ class _Tenancy:
         """True while the model takes requests."""
         return self._tenant is not None and self._tenant.is_ready
 
-    def takes(self, placed: TenantSpec | None) -> bool:
-        """True where this is what is wanted, but for the share, which it takes over."""
-        if placed is None or (placed.offering, placed.max_batch) != (
-            self._placed.offering,
-            self._placed.max_batch,
-        ):
-            return False
-        self._placed = placed
+    def give_share(self, share_rps: float) -> None:
+        """So many requests/s it takes from now on before the model's own instances are asked."""
+        self._placed = replace(self._placed, share_rps=share_rps)
         if self._tenant is not None:
-            self._tenant.share_rps = placed.share_rps
-        return True
+            self._tenant.share_rps = share_rps
 
     async def _run(self) -> None:
         failures = 0
@@ -119,6 +137,8 @@ class _Tenancy:
             is_steady = asyncio.get_running_loop().time() - began_at > STEADY_S
             failures = 1 if is_steady else failures + 1
             await self._until_leaving(AGAIN_S[min(failures, len(AGAIN_S)) - 1])
+        if self._announced is not None:
+            await self._host.forget(self._announced)
 
     async def _serve(self) -> None:
         """Load the model and serve with it until it is to leave, or breaks."""
@@ -128,15 +148,21 @@ class _Tenancy:
             words = "%s cannot be placed here: %s"
             log.error(words, self._placed.model, error, extra=self._about)  # noqa: TRY400 - no fault of ours
             return
-        tenant.share_rps = self._placed.share_rps
+        tenant.share_rps, tenant.generation = self._placed.share_rps, self._generation
+        if self._announced is not None:
+            self._host.broken.discard(self._announced)
+        self._announced = tenant
         self._host.add(tenant)
         try:
             if await self._load(tenant) and await self._lasts(tenant):
                 await self._host.drain(tenant, self._never)
+                self._announced = None
                 log.info("%s unloaded", tenant.name, extra=self._about)
         finally:
             self._host.remove(tenant)
             self._tenant = None
+            if tenant.state is MemberState.BROKEN:
+                self._host.broken.add(tenant)
             await tenant.close()
 
     async def _load(self, tenant: Tenant) -> bool:

@@ -75,6 +75,7 @@ class Tenant:
     ) -> None:
         self.served, self.offering, self.backend = served, offering, backend
         self.share_rps, self.device = share_rps, device
+        self.generation = 0
         self.state = MemberState.STARTING
         self.wire_key = new_key()
         self.access = AgentAccess(self.wire_key, b"" if config.standalone else None)
@@ -168,4 +169,5 @@ class Tenant:
             version=self.served.version,
             share_rps=self.share_rps,
             busy_s=0.0 if self.device is None else core.busy_s,
+            generation=self.generation,
         )
