@@ -103,9 +103,9 @@ class HostController:
     """The controller of a service's shared instances. It is called with the time, which never goes back.
 
     sharers: the models. history: the load of each, by its number, until an instant. told: what instances were told
-    to hold that are there already. zones: those that launches may go to. front: where requests come in. limit:
-    what may be rented now; under any nothing more is, under a pause nothing is shared. within_cap: cuts a decision
-    to what the service's cap leaves it, by the loads of its models.
+    to hold that are there already. launches: those of whoever acted before. zones: those that launches may go to.
+    front: where requests come in. limit: what may be rented now; under any nothing more is, under a pause nothing
+    is shared. within_cap: cuts a decision to what the service's cap leaves it, by the loads of its models.
     """
 
     def __init__(  # noqa: PLR0913 it is given every port
@@ -118,6 +118,7 @@ class HostController:
         start_at: float,
         journal: PlacementJournal,
         told: Mapping[str, Sequence[TenantSpec]] | None = None,
+        launches: Sequence[LaunchRecord] = (),
         limit: Callable[[], SpendingLimit] = no_spending_limit,
         within_cap: CutToCap = as_it_is,
         zones: tuple[str, ...] = (),
@@ -141,7 +142,7 @@ class HostController:
         self._refused_in: dict[tuple[str, str], float] = {}
         self._zones, self._front = zones, front
         #: What became of launches, of offerings whose instances did not become ready.
-        self._launches: tuple[LaunchRecord, ...] = ()
+        self.launches = tuple(launches)
         self._next_decision_at = start_at + PACK_EVERY_S
         #: Spending limit and instances of the last decision; an instance that holds nothing was in none.
         self._decided_under = SpendingLimit.NONE
@@ -218,8 +219,8 @@ class HostController:
         for fact in facts:
             if isinstance(fact, LaunchRefused):
                 self._note_refusal(fact, now)
-        self._launches = note_launches(self._launches, facts, fleet, now, LaunchBreakerPolicy())
-        for record in self._launches:
+        self.launches = note_launches(self.launches, facts, fleet, now, LaunchBreakerPolicy())
+        for record in self.launches:
             if record.is_open(now):
                 self._refused_until[record.offering] = record.closes_at
         staying = {item.id: item for item in fleet if item.stays}

@@ -21,6 +21,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from mark.accounting.budget import Reached
 from mark.accounting.hourly_spend import HourSpend
+from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.documents import plain
@@ -76,6 +77,8 @@ class PublishedHosts:
     #: When that was.
     at: float = 0.0
     hosts: tuple[PublishedHost, ...] = ()
+    #: What became of launches, of offerings whose instances did not become ready: for who takes over.
+    launches: tuple[LaunchRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mark.controller.host_controller import HAND_OVER_S, LATE_S, HostController
-from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord
 from mark.controller.placement_journal import PlacementDecision
 from mark.controller.sharing import PACK_EVERY_S, Sharer
 from mark.domain.billing.spending import SpendingLimit
@@ -109,6 +109,7 @@ def controller(
     hosts: FakeHosts,
     *,
     told: Mapping[str, Sequence[TenantSpec]] | None = None,
+    launches: Sequence[LaunchRecord] = (),
     limits: Sequence[SpendingLimit] = (),
     load_rps: Callable[[float], float] = lambda _: 1.5,
 ) -> HostController:
@@ -129,6 +130,7 @@ def controller(
         start_at=0.0,
         journal=decisions,
         told=told,
+        launches=launches,
         limit=lambda: limits[-1] if limits else SpendingLimit.NONE,
     )
 
@@ -196,6 +198,9 @@ def test_an_offering_whose_instances_never_become_ready_is_not_launched_again_an
         cloud.fail(at)
         found.tick(at, was_lost=True)
     assert len(cloud.launched) == 3
+    found = controller(cloud, hosts, launches=found.launches)
+    found.decide(310.0)
+    assert len(cloud.launched) == 3, "who takes over leaves it, too"
     found.tick(300.0 + LaunchBreakerPolicy().open_s)
     assert len(cloud.launched) == 4, "one is tried later"
 

@@ -242,6 +242,7 @@ class HostDriver:
             start_at=clock.now(),
             journal=_Journal(journal, header, lambda: self._controller.placement),
             told=self._hosts.told,
+            launches=(HOSTS.read(store) or PublishedHosts()).launches,
             limit=spending_limit,
         )
 
@@ -341,7 +342,7 @@ class HostDriver:
             )
             for item in fleet
         )
-        HOSTS.write(self._store, PublishedHosts(at=now, hosts=hosts))
+        HOSTS.write(self._store, PublishedHosts(at=now, hosts=hosts, launches=self._controller.launches))
         told = PublishedModel(at=now, began_at=self._began_at, observed=tuple(map(self._observed, fleet)))
         MODEL.write(self._store, told, SHARED)
 

@@ -2,24 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from mark.controller.limits.launch_breaker import LaunchRecord
+from mark.controller.limits.spending_limit import no_spending_limit
 from mark.controller.placement_journal import PlacementHeader
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import FleetView, Role
 from mark.domain.host_spec import HostSpec, TenantSpec
+from mark.domain.lease import Lease
 from mark.domain.member import Member, MemberState
 from mark.live.control.host_driver import DeviceTime, HostDriver, LiveHosts
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import HOSTS, PublishedHosts
 from mark.store.service import ServiceStore
 
 HEADER = PlacementHeader(policy="hedged", models=(), market="spot", catalogue="", seed=1, start_at=0.0)
+
+
+def driver_of(
+    store: ServiceStore, lease: Lease, limit: Callable[[], SpendingLimit] = no_spending_limit
+) -> HostDriver:
+    """The driver of a service without instances."""
+    cloud: Any = SimpleNamespace(
+        observe=FleetView,
+        drain_facts=tuple,
+        acknowledge=lambda: None,
+        poll_events=lambda: None,
+        has_pending_facts=False,
+    )
+    clock: Any = SimpleNamespace(now=lambda: 0.0, anchor=ClockAnchor())
+    journal: Any = SimpleNamespace(write=lambda _: None, size_bytes=0)
+    return HostDriver(
+        (),
+        store=store,
+        lease=lease,
+        clock=clock,
+        cloud=cloud,
+        journal=journal,
+        header=HEADER,
+        loads={},
+        spending_limit=limit,
+        began_at=0.0,
+    )
 
 
 def test_what_a_store_has_lost_is_told_again(tmp_path: Path) -> None:
@@ -37,31 +69,11 @@ def test_what_a_store_has_lost_is_told_again(tmp_path: Path) -> None:
 def test_models_rent_again_once_their_shared_instances_are_ordered(tmp_path: Path) -> None:
     """A pause holds at once; its end, when the shared instances have followed."""
     limit = SpendingLimit.NONE
-    cloud: Any = SimpleNamespace(
-        observe=FleetView,
-        drain_facts=tuple,
-        acknowledge=lambda: None,
-        poll_events=lambda: None,
-        has_pending_facts=False,
-    )
     with EmbeddedRedis(tmp_path / "redis") as server:
         store = ServiceStore(connect(server.url), "shop")
         lease = store.leases.acquire("c", 60.0)
         assert lease is not None
-        clock: Any = SimpleNamespace(now=lambda: 0.0, anchor=ClockAnchor())
-        journal: Any = SimpleNamespace(write=lambda _: None, size_bytes=0)
-        driver = HostDriver(
-            (),
-            store=store,
-            lease=lease,
-            clock=clock,
-            cloud=cloud,
-            journal=journal,
-            header=HEADER,
-            loads={},
-            spending_limit=lambda: limit,
-            began_at=0.0,
-        )
+        driver = driver_of(store, lease, lambda: limit)
         told: list[SpendingLimit] = []
         driver.on_followed = lambda: told.append(driver.spending_limit())
         limit = SpendingLimit.PAUSE
@@ -71,6 +83,19 @@ def test_models_rent_again_once_their_shared_instances_are_ordered(tmp_path: Pat
         assert driver.spending_limit() is SpendingLimit.PAUSE
         driver.look()
         assert told == [SpendingLimit.PAUSE, SpendingLimit.NONE]
+
+
+def test_what_became_of_launches_is_kept_for_who_takes_over(tmp_path: Path) -> None:
+    failed = LaunchRecord(offering="c5.large", outcomes=(False, False, False), opened_at=5.0, open_s=600.0)
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        HOSTS.write(store, PublishedHosts(launches=(failed,)))
+        lease = store.leases.acquire("c", 60.0)
+        assert lease is not None
+        driver_of(store, lease).look()
+        told = HOSTS.read(store)
+    assert told is not None
+    assert told.launches == (failed,)
 
 
 def test_device_time_is_counted_once_across_restarts_and_leaders() -> None:
