@@ -365,6 +365,7 @@ def test_each_input_moves_a_decision() -> None:
         return step(before.state, replace(wanting, **changes), zoned).orders
 
     refused = LaunchRefused(token="t0-1", offering=SMALL.name, count=1, cause=CAPACITY, at=399.0)
+    missed = SloWindow(closed_at=399.0, requests=1000, missed=500)
     moved = {
         "now": orders(now=100.0) != orders(),
         "fleet": orders(fleet=FleetView(instances=fleet[1:])) != orders(),
@@ -372,13 +373,14 @@ def test_each_input_moves_a_decision() -> None:
         "forecast": orders(forecast=forecast(2000.0)) != orders(),
         "plan": orders(plan=plan(small=9)) != orders(),
         "facts": orders(wanting, facts=(refused,)) != orders(wanting),
-        "slo": orders(slo=SloWindow(closed_at=399.0, requests=1000, missed=500)) != orders(),
+        "slo": orders(slo=missed) != orders(),
         "lambda_warm": orders(lambda_warm=1000) != orders(),
         "recent_rps": orders(recent_rps=(500.0,) * 12) != orders(),
         "service_time_ratios": orders(service_time_ratios=((LARGE.name, 2.0),)) != orders(),
         "quotas": orders(wanting, quotas=(NOTHING_ALLOWED,)) != orders(wanting),
         "commitments": asked(commitments=OWNED) != asked(),
         "shared_rps": asked(shared_rps=5.0) != asked(),
+        "shared_boots": orders(slo=missed, shared_boots=True) != orders(slo=missed),
         "spending_limit": orders(spending_limit=SpendingLimit.PAUSE) != orders(),
         "front": orders_in_zones(front=Front(shares=(("b", 1.0),))) != orders_in_zones(),
     }

@@ -217,8 +217,12 @@ def test_its_rent_is_on_the_bill_once_and_it_is_drained_at_the_end(live: Rig) ->
     rent = [line for line in report["shared"] if "c5.large" in line["item"]]
     assert len(rent) == 1, report["shared"]
     assert rent[0]["usd"] > 0
-    spent = live.ask("status")["shared"]["cost_usd"]
-    assert spent["instances"] >= rent[0]["usd"]
+    used = {model["name"]: model["shared_usd"] for model in report["models"]}
+    assert min(used.values()) > 0.0, "each has answered"
+    assert sum(used.values()) + report["shared_idle_usd"] == pytest.approx(rent[0]["usd"])
+    status = live.ask("status")
+    assert status["shared"]["cost_usd"]["instances"] >= rent[0]["usd"]
+    assert {model["name"] for model in status["models"] if model["shared_usd"] >= used[model["name"]]} == set(used)
     live.down()
     assert live.ask("explain")["orders"]["place"] >= len(FACTORS)
     assert "multiplies with 2" in live.mark("logs", "two", "--name", live.name).out

@@ -56,11 +56,11 @@ class Gated(EchoBackend):
     """A model whose second instance loads once it is let."""
 
     free: asyncio.Event
-    started = 0
+    starts = 0
 
     async def start(self) -> None:
-        Gated.started += 1
-        if Gated.started > 1:
+        Gated.starts += 1
+        if Gated.starts > 1:
             await Gated.free.wait()
 
 
@@ -231,7 +231,7 @@ def test_a_model_that_broke_is_told_as_that_until_it_is_not_wanted_any_more() ->
 
 def test_a_model_with_another_longest_batch_is_loaded_beside_the_one_that_serves() -> None:
     async def test() -> None:
-        Gated.free, Gated.started = asyncio.Event(), 0
+        Gated.free, Gated.starts = asyncio.Event(), 0
         async with shared({"one": Gated}) as service:
             service.place("one")
             await service.until_serving("one")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -153,7 +153,8 @@ class DeviceTime:
 
     def take(self, members: Iterable[tuple[Member, float]]) -> dict[str, float]:
         """USD by model since the last call; each member comes with its instance's price, USD an hour."""
-        counted, found = {}, Counter[str]()
+        counted: dict[str, float] = {}
+        found = defaultdict[str, float](float)
         for member, usd_per_hour in members:
             grown_s = member.busy_s - self._counted.get(member.wire_key, 0.0)
             counted[member.wire_key] = member.busy_s

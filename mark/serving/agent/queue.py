@@ -360,6 +360,8 @@ class AgentCore:
     def _abandon(self, reply: InferReply) -> None:
         """Answer what runs, bounce what waits and set `broken`: nothing interrupts a model that hangs."""
         running = self._batch if self.in_service else []
+        if running:
+            self.busy_s += self._age_s
         self._abandoned, self.accepting, self.in_service = True, False, 0
         self.failed += len(running)
         for job in running:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 
 from mark.domain.billing.shared_rent import device_usd
@@ -24,7 +24,7 @@ class HostPlane:
         self._goes_at: dict[int, float] = {}
         self._usd_per_hour: dict[int, float] = {}
         #: Rent of the device time that models took which are gone, by number.
-        self._used_usd = Counter[int]()
+        self._used_usd = defaultdict[int, float](float)
 
     @property
     def now(self) -> float:
