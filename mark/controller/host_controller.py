@@ -333,7 +333,9 @@ class HostController:
         staying = {item.id: item for item in self._cloud.observe() if item.stays}
         self._ready = {name: item for name, item in staying.items() if item.state is InstanceState.READY}
         self._boots_until = {
-            name: item.launched_at + self._offerings[item.offering].boot_s + HAND_OVER_S for name, item in staying.items()
+            name: item.launched_at + self._offerings[item.offering].boot_s + HAND_OVER_S
+            for name, item in staying.items()
+            if item.offering in self._offerings
         }
         self._told = {name: told for name, told in self._told.items() if name in self._ready}
         self._leaves_at = {

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mark.controller.host_controller import HostController
@@ -81,9 +81,8 @@ class LiveHosts:
         for member in self._store.members():
             if member.is_tenant:
                 here = self._members.setdefault(member.instance, {})
-                if (
-                    member.model not in here or member.state is MemberState.READY
-                ):  # one may be loaded beside another
+                # one may be loaded beside another
+                if member.model not in here or member.state is MemberState.READY:
                     here[member.model] = member
             elif member.state is MemberState.READY:
                 self._alone.add(member.model)
@@ -145,22 +144,31 @@ class DeviceTime:
     """Rent of the device time that models took on shared instances, between one look and the next.
 
     Agents announce running counters, each since its model was loaded. What is there at first is not counted: who
-    acted before did.
+    acted before did. One that is new may be of a model that the store had lost, and has grown by no more than the
+    time between two looks.
     """
 
-    def __init__(self, members: Iterable[Member] = ()) -> None:
-        self._counted = {member.wire_key: member.busy_s for member in members}
+    def __init__(self, members: Iterable[Member] = (), *, now: float) -> None:
+        """now: seconds that only grow."""
+        self._counted = {(member.instance, member.wire_key): member.busy_s for member in members}
+        self._at = now
 
-    def take(self, members: Iterable[tuple[Member, float]]) -> dict[str, float]:
-        """USD by model since the last call; each member comes with its instance's price, USD an hour."""
-        counted: dict[str, float] = {}
+    def take(
+        self, members: Iterable[tuple[Member, float]], there: Collection[str], now: float
+    ) -> dict[str, float]:
+        """USD by model since the last call. Each member comes with its instance's price, USD an hour.
+
+        there: instances, also those of which no member is known just now.
+        """
+        known = {key: busy_s for key, busy_s in self._counted.items() if key[0] in there}
         found = defaultdict[str, float](float)
         for member, usd_per_hour in members:
-            grown_s = member.busy_s - self._counted.get(member.wire_key, 0.0)
-            counted[member.wire_key] = member.busy_s
-            if grown_s > 0.0:
-                found[member.model] += device_usd(grown_s, usd_per_hour)
-        self._counted = counted
+            key = member.instance, member.wire_key
+            least_s = known.get(key, max(0.0, member.busy_s - (now - self._at)))
+            known[key] = member.busy_s
+            if member.busy_s > least_s:
+                found[member.model] += device_usd(member.busy_s - least_s, usd_per_hour)
+        self._counted, self._at = known, now
         return dict(found)
 
 
@@ -191,13 +199,14 @@ class _ListedOnce:
         self._fleet = None
 
 
-class _Journal:
+class PlacementWriter:
     """Decisions, written into the store's journal under the lease. placement: that after the last one."""
 
     def __init__(self, journal: StoreJournal, header: PlacementHeader, placement: Callable[[], Placement]) -> None:
         self._journal, self._header, self._placement = journal, header, placement
 
     def append(self, decision: PlacementDecision) -> None:
+        """Write one, and open another segment where this one has grown long."""
         self._journal.write(decision_line(decision))
         rotate_if_long(self._journal, self._following)
 
@@ -232,7 +241,7 @@ class HostDriver:
         self._loads = dict(loads)
         self._listed = _ListedOnce(cloud)
         self._hosts = LiveHosts(store, self._version, self._shared_rps)
-        self._device_time, self._reports = DeviceTime(), 0
+        self._device_time, self._reports = DeviceTime(now=time.monotonic()), 0
         self._reporter = f"shared-{lease.epoch}-{time.time_ns()}"
         self._wake = threading.Event()
         self._controller = HostController(
@@ -241,7 +250,7 @@ class HostDriver:
             hosts=self._hosts,
             history=lambda number, _at, units: self._loads[self._models[number]]().whole.last(units),
             start_at=clock.now(),
-            journal=_Journal(journal, header, lambda: self._controller.placement),
+            journal=PlacementWriter(journal, header, lambda: self._controller.placement),
             told=self._hosts.told,
             launches=(HOSTS.read(store) or PublishedHosts()).launches,
             limit=spending_limit,
@@ -251,9 +260,8 @@ class HostDriver:
         """Take inventory; a service that begins decides before its models plan."""
         self._hosts.look()
         there = self._listed.observe()
-        self._device_time = DeviceTime(
-            member for item in there for member in self._hosts.members(item.id).values()
-        )
+        members = (member for item in there for member in self._hosts.members(item.id).values())
+        self._device_time = DeviceTime(members, now=time.monotonic())
         if is_new:
             self._controller.decide(self._clock.now())
         self._publish()
@@ -311,11 +319,13 @@ class HostDriver:
     def _count_device_time(self) -> None:
         """Count what models took of shared instances; on a fast clock a second of theirs is as many of rent."""
         speed = self._clock.anchor.speed_at(steady_time())
-        taken = self._device_time.take(
+        fleet = self._listed.observe()
+        members = (
             (member, speed * (self._cloud.usd_per_hour(item) or 0.0))
-            for item in self._listed.observe()
+            for item in fleet
             for member in self._hosts.members(item.id).values()
         )
+        taken = self._device_time.take(members, {item.id for item in fleet}, time.monotonic())
         if taken:
             self._reports += 1
             models = tuple(ModelTraffic(model=name, shared_usd=usd) for name, usd in sorted(taken.items()))

@@ -85,7 +85,8 @@ class AgentHttp:
 
     def set_tenants(self, tenants: Sequence[Tenant]) -> None:
         """Answer for these models from now on."""
-        self._tenants = {tenant.served.name: tenant for tenant in tenants}
+        # while one is loaded beside another of its model, the ready one answers
+        self._tenants = {tenant.served.name: tenant for tenant in sorted(tenants, key=lambda one: one.is_ready)}
         models = tuple(tenant.served for tenant in self._tenants.values())
         self._routes = Routes(ServiceSpec(name="agent", models=models))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,14 +12,16 @@ import pytest
 
 from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.controller.limits.spending_limit import no_spending_limit
-from mark.controller.placement_journal import PlacementHeader
+from mark.controller.placement_journal import PlacementDecision, PlacementHeader, read_placements
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import FleetView, Role
 from mark.domain.host_spec import HostSpec, TenantSpec
 from mark.domain.lease import Lease
 from mark.domain.member import Member, MemberState
-from mark.live.control.host_driver import DeviceTime, HostDriver, LiveHosts
+from mark.domain.placement import Tenant
+from mark.live.control.driver import SEGMENT_BYTES
+from mark.live.control.host_driver import DeviceTime, HostDriver, LiveHosts, PlacementWriter
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import HOSTS, PublishedHosts
@@ -106,7 +109,34 @@ def test_device_time_is_counted_once_across_restarts_and_leaders() -> None:
             share_rps=1.0, busy_s=busy_s,
         )  # fmt: skip
 
-    counted = DeviceTime([member(100.0)])
-    assert counted.take([(member(136.0), 0.1)]) == {"m": pytest.approx(0.001)}
-    assert counted.take([(member(136.0), 0.1)]) == {}
-    assert counted.take([(member(72.0, "k2"), 0.1)]) == {"m": pytest.approx(0.002)}, "the model was loaded anew"
+    there = {"i-0"}
+    counted = DeviceTime([member(100.0)], now=0.0)
+    assert counted.take([(member(136.0), 0.1)], there, 100.0) == {"m": pytest.approx(0.001)}
+    assert counted.take([], there, 200.0) == {}
+    assert counted.take([(member(136.0), 0.1)], there, 300.0) == {}, "it was not announced for a while"
+    assert counted.take([(member(72.0, "k2"), 0.1)], there, 400.0) == {"m": pytest.approx(0.002)}, "loaded anew"
+    assert counted.take([(member(5000.0, "k3"), 0.1)], there, 436.0) == {"m": pytest.approx(0.001)}
+
+
+def test_a_long_journal_is_followed_by_one_that_goes_on_from_its_placement() -> None:
+    headers: list[bytes] = []
+    journal: Any = SimpleNamespace(
+        write=lambda _: None,
+        size_bytes=SEGMENT_BYTES + 1,
+        is_waiting=False,
+        rotate=lambda header, **_: headers.append(header),
+    )
+    after = {"i-0": (Tenant(model="m", capacity_rps=5.0),)}
+    decision = PlacementDecision(
+        at=0.0,
+        fleet=(),
+        refused=(),
+        loads=(),
+        hosts=(),
+        orders=(),
+        worth_usd_per_hour=0.0,
+        unchanged_usd_per_hour=0.0,
+    )
+    PlacementWriter(journal, HEADER, lambda: after).append(decision)
+    (line,) = headers
+    assert read_placements([line])[0] == replace(HEADER, placement=after)
