@@ -200,7 +200,6 @@ def test_the_rent_of_shared_instances_is_in_both_sums_once(store: ServiceStore) 
     assert status.overview.rows[0].usd_per_hour == pytest.approx((model.usd_per_hour or 0.0) + 0.5 / 72)
     text = mail_text(mail_view(report))
     assert f"Idle time of shared instances {usd - 0.5:.2f}" in " ".join(text.split())
-    assert LARGE.name not in [name for name, _ in told.never_chosen], "it was rented to be shared"
     (host,) = shared.instances
     assert (host.id, host.gone_in_s, [one.state for one in host.tenants]) == ("i-9", 90.0, ["pending"])
     assert [(one.instance, one.state, one.beside) for one in model.shared] == [("i-9", "pending", ())]
@@ -361,6 +360,21 @@ def test_the_journal_tells_of_decisions_and_interruptions(store: ServiceStore) -
     assert model.journal_since == BEGAN + DAY_S
     assert any("as far back as the journal reaches" in note for note in report.notes)
     assert model.never_chosen == ()
+
+
+def test_what_was_rented_to_be_shared_was_chosen(store: ServiceStore) -> None:
+    store.put_spec(ServiceSpec(name="vision", models=(SERVED,), footprint=FOOTPRINT, shares=True))
+    MODEL.write(store, PublishedModel(at=NOW, began_at=BEGAN), "m")
+    stands_at(store, NOW)
+    tick_lines(store)
+    rented(store, "i-9", SMALL.name, BEGAN + 7200.0, None, model=SHARED)
+    found = []
+    for sequence, usd in enumerate((0.0, 0.5), start=1):
+        took = ModelTraffic(model="m", shared_usd=usd)
+        store.report(GatewayReport(gateway="shared", sequence=sequence, models=(took,)))
+        (model,) = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0).models
+        found.append([name for name, _ in model.never_chosen])
+    assert found == [[SMALL.name, LARGE.name], [LARGE.name]]
 
 
 def test_the_load_from_which_it_pays_is_that_of_what_the_controller_may_rent(store: ServiceStore) -> None:
