@@ -12,10 +12,19 @@ from mark.live.version_bundles import VersionBundle, bundle_of, has_function_ver
 
 
 def first_bundles(settings: Settings, models: Sequence[LiveModel]) -> dict[str, VersionBundle]:
-    """The models' files as they are, by model; none where nobody is served."""
+    """The models' files as they are, by model; none where nobody is served.
+
+    Packages of their own are installed for instances. Errors: Misconfigured, as where one does not resolve.
+    """
     if settings.service.mode is Mode.OBSERVE:
         return {}
-    return {model.name: bundle_of(model.served.backend) for model in models}
+    bundles = {
+        model.name: bundle_of(model.served.backend, model.name, model.served.model.architectures)
+        for model in models
+    }
+    for bundle in bundles.values():
+        bundle.packages()
+    return bundles
 
 
 def in_versions(

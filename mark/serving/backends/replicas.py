@@ -26,8 +26,13 @@ import tempfile
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+import orjson
+
+import mark
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Parallelism
 from mark.domain.tensor import TensorSpec
@@ -49,11 +54,29 @@ from mark.serving.passed_on_trace import model_call, trace_of
 
 log = logging.getLogger(__name__)
 RUN = """import sys
+_, _, packages, mark, numpy, orjson, *processors = sys.argv
+def bring(name, file):
+    spec = spec_from_file_location(name, file)
+    sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+if packages:
+    import site
+    from importlib.util import find_spec, module_from_spec, spec_from_file_location
+    site.addsitedir(packages)
+    bring("mark", mark)
 from mark.serving.backends.threads import pin
-pin([int(number) for number in sys.argv[2:]])
+pin([int(number) for number in processors])
+if packages:
+    for name, file in (("numpy", numpy), ("orjson", orjson)):
+        if find_spec(name) is None:
+            bring(name, file)
 from mark.serving.backends.replica import main
 main()"""
-"""Threads that libraries begin when they are loaded are pinned too. Not by -m: pickles name the module."""
+"""Threads that libraries begin when they are loaded are pinned too. Not by -m: pickles name the module.
+
+With packages of the model's own nothing else that is installed beside MArk is found (`plugins/packages.py`).
+"""
+OURS = (mark.__file__, np.__file__, orjson.__file__)
 PAUSE_S = 5.0
 """Between two attempts to start a replica."""
 Item = TypeVar("Item")
@@ -78,11 +101,13 @@ class ReplicatedBackend:
         name: str,
         version: str = MODEL_VERSION,
         isolation: Isolation | None = None,
+        packages: Path | None = None,
         log_level: int = logging.INFO,
     ) -> None:
         """make_model: can be pickled. parallelism: for the processors that are here.
 
-        isolation: of a model that shares its instance; None where it has it alone. A replica without a number of
+        isolation: of a model that shares its instance; None where it has it alone. packages: what it imports from
+        in place of what is installed here. A replica without a number of
         threads is not pinned, and its libraries take as many as they like.
         """
         self._name = name
@@ -103,6 +128,7 @@ class ReplicatedBackend:
                 ),
                 self._changed.set,
                 isolation,
+                packages,
             )
             for i in range(parallelism.replicas)
         ]
@@ -190,8 +216,10 @@ class _Hung(_Lost):
 class _Replica:
     """One place among the replicas: its process, and the next where that ends. `changed`: called at its start."""
 
-    def __init__(self, setup: Setup, changed: Callable[[], None], isolation: Isolation | None) -> None:
-        self._setup, self._changed, self._isolation = setup, changed, isolation
+    def __init__(
+        self, setup: Setup, changed: Callable[[], None], isolation: Isolation | None, packages: Path | None
+    ) -> None:
+        self._setup, self._changed, self._isolation, self._packages = setup, changed, isolation, packages
         self._ending: asyncio.Task[int] | None = None
         self._scratch = ""
         self._process: Process | None = None
@@ -273,6 +301,8 @@ class _Replica:
     async def _launch(self) -> Started:
         setup = self._setup
         environment = {**os.environ, **_variables(setup.threads), "PYTHONPATH": _search_path()}
+        if self._packages is not None:
+            del environment["PYTHONPATH"]
         if self._isolation is not None:
             self._scratch = self._scratch or _scratch_folder(setup.user)
             environment = scrubbed(environment) | {"TMPDIR": self._scratch}
@@ -282,7 +312,8 @@ class _Replica:
         with theirs:
             self._reader, self._writer = await asyncio.open_connection(sock=ours)
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", RUN, str(theirs.fileno()), *map(str, setup.processors)),
+                *(sys.executable, "-P", *(() if self._packages is None else ("-S",)), "-c", RUN),
+                *(str(theirs.fileno()), str(self._packages or ""), *OURS, *map(str, setup.processors)),
                 stdin=DEVNULL,
                 stdout=_stdout(),
                 env=environment,
