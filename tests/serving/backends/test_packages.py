@@ -1,4 +1,4 @@
-"""Packages of a model's own: in its process alone, nothing else beside them, and a clear word where there are none."""
+"""Packages of a model's own: in its process alone, nothing else beside them; a clear word where there are none."""
 
 from __future__ import annotations
 
