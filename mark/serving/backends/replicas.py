@@ -21,8 +21,10 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
+import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -42,8 +44,10 @@ from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.isolation import (
     MEMORY_LOOK_S,
     Isolation,
+    Sessions,
     end_first,
     held_gib,
+    held_together_gib,
     memory_limit_gib,
     scrubbed,
 )
@@ -79,6 +83,8 @@ With packages of the model's own nothing else that is installed beside MArk is f
 OURS = (mark.__file__, np.__file__, orjson.__file__)
 PAUSE_S = 5.0
 """Between two attempts to start a replica."""
+_SESSIONS = Sessions()
+"""One look counts for all models of this agent."""
 Item = TypeVar("Item")
 
 
@@ -260,7 +266,7 @@ class _Replica:
             await asyncio.gather(self._keeping, return_exceptions=True)
         await self._end()
         if self._scratch:
-            await asyncio.to_thread(shutil.rmtree, os.path.dirname(self._scratch), ignore_errors=True)
+            await asyncio.to_thread(_remove_scratch, self._scratch, self._setup.user)
 
     async def _keep(self) -> None:
         while True:
@@ -287,7 +293,8 @@ class _Replica:
         limit_gib = memory_limit_gib(self._isolation.memory_gib)
         try:
             while not (await asyncio.wait({ending}, timeout=MEMORY_LOOK_S))[0]:
-                if (found_gib := held_gib(process.pid)) > limit_gib:
+                held = _SESSIONS.of(process.pid, time.monotonic())
+                if held_gib(held) > limit_gib and (found_gib := held_together_gib(held)) > limit_gib:
                     log.error(
                         "%s holds %.2f GiB of memory and may hold %.2f: its process is ended; raise memory_gib if "
                         "it needs as much",
@@ -380,6 +387,22 @@ def _scratch_folder(user: int | None) -> str:
         os.chmod(around, 0o711)  # noqa: S103 - entered, and not listed
         os.chown(folder, user, user)
     return folder
+
+
+def _remove_scratch(folder: str, user: int | None) -> None:
+    """Remove it as its user: root that may not read whatever it likes finds no way in."""
+    if user is not None:
+        subprocess.run(  # noqa: S603
+            ["rm", "-rf", "--", folder],  # noqa: S607
+            user=user,
+            group=user,
+            extra_groups=(),
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        with suppress(OSError):
+            os.rmdir(folder)
+    shutil.rmtree(os.path.dirname(folder), ignore_errors=True)
 
 
 def _part_of(processors: Sequence[int], place: int, threads: int | None) -> tuple[int, ...]:
