@@ -20,12 +20,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from mark.domain.errors import Misconfigured
+
 USERS = range(20_000, 21_000)
 """User ids of models: above those that systems give to people and services. The firewall of instances in AWS names
 the range (infra/user_data.py)."""
 MODEL_USER = "MARK_MODEL_USER"
 """The user that an agent which root starts becomes where the model runs in its own process. On a shared instance,
 where it stays what it is, no model runs as root then."""
+VERSIONS_USERS, INSTALLED_USERS = USERS[:500], USERS[500:]
+"""Of models whose files are copied by version, and of those that are installed beside MArk."""
 VERSIONS = (".versions", "versions")
 """Names of the folder that holds those of all versions of a machine: of a live service here, and in AWS."""
 HEADROOM, HEADROOM_GIB = 1.25, 0.125
@@ -120,30 +124,36 @@ def become(user: int) -> None:
 
 
 def user_of(folder: Path) -> int:
-    """The user of a version's folder, which nobody else reads but its owner, root. Errors: OSError.
+    """The user of a version's folder, which nobody else reads but its owner, root. Errors: Misconfigured.
 
     It is the folder's group, so that all agents of a machine, and one that is started again, find the same. A
     folder without one gets the first that no other version has.
     """
     root = next((parent for parent in folder.parents if parent.name in VERSIONS), folder.parent)
-    lock = os.open(root, os.O_RDONLY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        user = folder.stat().st_gid
-        if user not in USERS:
-            taken = {one.stat().st_gid for depth in ("*", "*/*", "*/*/*") for one in root.glob(depth)}
-            user = next(one for one in USERS if one not in taken)
-            os.chown(folder, -1, user)
-        folder.chmod(0o750)
-        return user
-    finally:
-        os.close(lock)
+        lock = os.open(root, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            user = folder.stat().st_gid
+            if user not in VERSIONS_USERS:
+                taken = {one.lstat().st_gid for depth in ("*", "*/*", "*/*/*") for one in root.glob(depth)}
+                user = min(set(VERSIONS_USERS) - taken, default=0)
+                if not user:
+                    raise Misconfigured(f"{root} holds too many versions for each to have a user of its own")
+                os.chown(folder, -1, user)
+            folder.chmod(0o750)
+            return user
+        finally:
+            os.close(lock)
+    except OSError as error:
+        raise Misconfigured(f"cannot keep {folder} from other models: {error.strerror or error}") from error
 
 
 def user_of_installed(name: str, others: Collection[int]) -> int:
     """The user of a model without a folder of its own, by its name; others: those of its neighbours."""
-    begin = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % len(USERS)
-    return next(one for one in (*USERS[begin:], *USERS[:begin]) if one not in others)
+    begin = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % len(INSTALLED_USERS)
+    turned: tuple[int, ...] = (*INSTALLED_USERS[begin:], *INSTALLED_USERS[:begin])
+    return next((one for one in turned if one not in others), turned[0])
 
 
 def unreadable_by_others(folders: Iterable[Path]) -> Path | None:
