@@ -45,7 +45,7 @@ class Blueprint:
     trains: bool
     monthly_usd: float
     bundles: Mapping[str, str]
-    versions: Mapping[str, Mapping[str, str | bool]]
+    versions: Mapping[str, Mapping[str, Any]]
     processes: str
     files: str
     #: where spans and metrics are sent: port of the collector, and the secret (ARN) with its headers

@@ -19,6 +19,7 @@ from pathlib import Path
 from mark.aws.ec2.tags import MODEL_VERSION
 from mark.aws.names import ON_INSTANCES
 from mark.live.processes.metadata import HOST, PORT
+from mark.serving.backends.isolation import MODEL_USER, USERS
 from mark.store.users import NOBODY, StoreUser, user_line
 
 SCRATCH = "/scratch"
@@ -63,6 +64,7 @@ def start_script(start: Start) -> str:
     variables = {**start.environment, "TMPDIR": SCRATCH, "MARK_CACHE": f"{SCRATCH}/mark"}
     if start.runs_models:
         variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = METADATA
+        variables[MODEL_USER] = USER
     if start.lease:
         variables["MARK_LEADER"] = "metadata"
     parts = [
@@ -112,8 +114,10 @@ TLS_FILES = "/run/mark/tls"
 """In memory, on the host and in the containers."""
 USER = "10001"
 """Of the image's processes (infra/image/Dockerfile): it reads the key."""
+MODELS = f"{USERS[0]}-{USERS[-1]}"
+"""Users of models that share an instance."""
 VERSIONS = "/opt/mark/versions"
-"""On the host: the files of the version that the instance serves."""
+"""On the host: the files of the versions that the instance serves."""
 METADATA = f"http://{HOST}:{PORT}"
 """Address at which agents read what they may of the instance's metadata."""
 NODE_PROCESSES = ("store", "controller", "gateway")
@@ -355,13 +359,17 @@ fi
 
 
 def _firewall(start: Start) -> str:
-    """Neither the agent's user nor a container with a network of its own reaches the metadata service.
+    """Neither agent nor models nor a container with a network of its own reach the metadata service.
 
-    The agent does not start where that cannot be had. By IPv6 the service answers only where it is asked to.
+    Models that share an instance do not reach what answers the agent in its place either: it tells what agents log
+    in with at the store. The agent does not start where that cannot be had. By IPv6 the service answers only where
+    it is asked to.
     """
-    rules = [f"iptables OUTPUT -d 169.254.169.254 -m owner --uid-owner {USER} -j REJECT"]
+    owners = [f"--uid-owner {USER}", f"--gid-owner {USER}", f"--uid-owner {MODELS}"]
+    rules = [f"iptables OUTPUT -d 169.254.169.254 -m owner {owner} -j REJECT" for owner in owners]
+    rules.append(f"iptables OUTPUT -d {HOST} -p tcp --dport {PORT} -m owner --uid-owner {MODELS} -j REJECT")
     rules += ["iptables DOCKER-USER -d 169.254.169.254 -j REJECT"] if start.model_image else []
-    rules.append(f"ip6tables OUTPUT -d fd00:ec2::254 -m owner --uid-owner {USER} -j REJECT")
+    rules += [f"ip6tables OUTPUT -d fd00:ec2::254 -m owner {owner} -j REJECT" for owner in owners]
     listed = "\n".join(rules)
     return f"""\
 while read -r tables rule; do
@@ -399,10 +407,10 @@ def _prepare(region: str, secrets: Mapping[str, str], forms: Mapping[str, str], 
 def _unit(start: Start) -> str:
     gpus = "--gpus all " if start.gpu and not start.model_image else ""
     model = "-v /opt/mark/model:/model:ro -e PYTHONPATH=/model " if start.bundle else ""
-    model += f"-v {VERSIONS}:{ON_INSTANCES}:ro " if start.versions else ""
+    model += f"-v {VERSIONS}:{ON_INSTANCES} " if start.versions else ""  # root's, and so nobody else's to write
     run = (
         f"docker run --rm --name mark {_logged(start.region, start.log)}--network host --read-only "
-        f"{f'--user {USER} {_NO_RIGHTS}' if start.runs_models else ''}"
+        f"{_AGENTS_RIGHTS if start.runs_models else ''}"
         f"--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment --env-file /run/mark/environment "
         f"{gpus}{model}{start.image} "
         f"python -m {MODULES[start.process]}"
@@ -460,10 +468,23 @@ def _logged(region: str, group: str, more: str = "") -> str:
 _NO_RIGHTS = "--cap-drop ALL --security-opt no-new-privileges "
 
 
+_CAPABILITIES = ("SETUID", "SETGID", "KILL", "CHOWN")
+"""With these root in its container gives each model of a shared instance a user, its files and an end."""
+_AGENTS_RIGHTS = (
+    f"--user 0:{USER} -e HOME={SCRATCH} {_NO_RIGHTS}{''.join(f'--cap-add {one} ' for one in _CAPABILITIES)}"
+)
+"""Its group is what the firewall knows it by. An agent of one model becomes USER before it loads it."""
+
+
 def _metadata_unit(start: Start) -> str:
-    """It reads the metadata as root, whom the firewall lets through, and can do nothing else."""
+    """It reads the metadata as root, whom the firewall lets through, fetches versions, and can do nothing else."""
     service = start.environment.get("MARK_SERVICE", "")
     lease = f"-e MARK_STORE_URL={start.lease} -e MARK_SERVICE={service} " if start.lease else ""
+    lease += (
+        f"-e MARK_VERSIONS={start.versions} -e MARK_REGION={start.region} -v {VERSIONS}:{ON_INSTANCES} "
+        if start.versions
+        else ""
+    )
     logged = _logged(start.region, start.log, "-metadata")
     run = (
         f"docker run --rm --name mark-metadata {logged}--network host --read-only --user 0 {_NO_RIGHTS}{lease}"

@@ -30,13 +30,15 @@ class BackendSpec:
     `python` loads `target`, a `module:attribute` or `path/file.py:Name`, whose call gives an object with
     `predict` (see `mark.ports.PythonModel`). The other three are servers at the URL `target`.
     folder: where `target`'s modules are looked for first, on this machine; empty for what is installed. streams:
-    every answer comes in parts and keeps a slot of its instance until it ends (docs/protocols.md).
+    every answer comes in parts and keeps a slot of its instance until it ends (docs/protocols.md). packages:
+    folder of the model's own ones where it runs (`plugins/packages.py`); empty where it takes those beside MArk.
     """
 
     kind: BackendKind
     target: str = ""
     folder: str = ""
     streams: bool = False
+    packages: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

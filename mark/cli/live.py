@@ -445,10 +445,12 @@ def profile(
         return
     from mark.catalog.load import known_models
     from mark.domain.models.profile import parse_parallelism
+    from mark.offline.own_model.own_packages import with_packages_of
     from mark.offline.own_model.profile import ProfileOptions, profile_backend
     from mark.offline.own_model.targets import tried_model
 
     tried = tried_model(settings, model=model, target=target, kind=kind)
+    with_packages_of(tried)
     options = ProfileOptions(
         model=tried.name,
         target=tried.target,

@@ -122,7 +122,9 @@ def init(
         return
     from mark.offline.own_model.init_from_folder import write_models
     from mark.offline.own_model.init_from_target import InitOptions, write_model
+    from mark.offline.own_model.own_packages import with_packages_of_target
 
+    with_packages_of_target(target)
     options = InitOptions(
         target=target,
         out=to,

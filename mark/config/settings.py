@@ -339,6 +339,11 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(base).expanduser() / "mark" if base else Path.home() / ".local" / "state" / "mark"
 
 
+def packages_dir() -> Path:
+    """Folder of models' own packages on this machine (`mark/plugins/packages.py`)."""
+    return state_dir() / ".packages"
+
+
 def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
     """Environment of the service's processes.
 

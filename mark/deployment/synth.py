@@ -33,6 +33,7 @@ from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecaster
 from mark.live.gateway_settings import lambda_calls
 from mark.live.models import LiveModel, make_live_models
 from mark.live.version_bundles import VersionBundle
+from mark.service_spec import ServedModel
 
 SYNTH_S = 300
 STACK = "aws:cloudformation:stack"
@@ -209,6 +210,7 @@ def _blueprint(
                 "version": versions[model.name].version,
                 "function_versions": model.served.function_versions,
                 **asdict(versions[model.name].backend),
+                **_tensors(model.served),
             }
             for model in models
             if model.name in versions
@@ -217,6 +219,13 @@ def _blueprint(
         "files": files,
         **_collector(settings.telemetry),
     }
+
+
+def _tensors(served: ServedModel) -> dict[str, Any]:
+    """What a controller, which cannot load a model with packages of its own, knows of it."""
+    if not served.backend.packages:
+        return {}
+    return {"tensors": [[asdict(one) for one in group] for group in (served.inputs, served.outputs)]}
 
 
 def _collector(telemetry: TelemetrySettings) -> dict[str, Any]:

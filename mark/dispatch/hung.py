@@ -15,6 +15,15 @@ its neighbours were promised does not wait until it hangs. Twice is a hiccup (`m
 FIRST_FACTOR = 6.0
 """The first batch of a size may take so many times the floor: some models are compiled for each size."""
 
+LOAD_FLOOR_S, LOAD_S_PER_GIB = 300.0, 60.0
+"""A model may load for so long before it counts as one that never does: ten times what plans count on
+(`sharing.LOAD_S`), and ten times what a GiB of weights takes from a slow disk."""
+
+
+def loads_within_s(memory_gib: float) -> float:
+    """Seconds after which a model that still loads on a shared instance never will. memory_gib: what it needs."""
+    return max(LOAD_FLOOR_S, LOAD_S_PER_GIB * memory_gib)
+
 
 def hung_after_s(expected_s: float, floor_s: float, *, is_first: bool) -> float:
     """Seconds after which a batch that should take `expected_s` hangs. is_first: none of its size ended before."""

@@ -21,8 +21,6 @@ from mark.domain.models.versions import VERSION_LETTERS
 from mark.offline.own_model.targets import existing_source
 from mark.service_spec import BackendSpec
 
-VERSIONS = "versions"
-"""Folder of the copies in a service's run folder."""
 MOST_FILES, MOST_BYTES = 10_000, 4 * 1024**3
 """A folder with more files, or larger ones, is no model's: it is neither hashed nor copied."""
 CHUNK_BYTES = 1024 * 1024
@@ -155,6 +153,8 @@ def _copy(files: ModelFiles, place: Path) -> None:
         for path in files.files:
             (draft / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(files.root / path, draft / path)
+        for path in draft.rglob("*"):  # the folder itself decides who reads them
+            path.chmod(0o755 if path.is_dir() else 0o644)
         draft.rename(place)
     except OSError as error:
         raise Misconfigured(f"cannot keep a copy of the model in {place}: {error.strerror or error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,14 +31,16 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.versions import functions_of
 from mark.domain.objective import Slo
 from mark.domain.plan import Excuse
-from mark.live.backend_specs import backend_spec, can_switch, tensors_of
+from mark.live.backend_specs import Tensors, backend_spec, can_switch, has_packages, tensors_of
 from mark.offline.own_model.targets import existing_source
 from mark.offline.workloads import chosen_workload
+from mark.plugins.packages import REQUIREMENTS
 from mark.policies.assemble import Assembly
 from mark.policies.bundles import PolicyBundle
 from mark.policies.spec import VariantWishes
 from mark.ports import ForecasterSetup
 from mark.service_spec import ServedModel, ServiceSpec
+from mark.serving.backends.factory import STREAMS_IN_AGENT
 from mark.simulator.rng import stream
 
 EXPECTED_RPS = 10.0
@@ -46,6 +48,7 @@ EXPECTED_RPS = 10.0
 HOUR_S = 3600.0
 EXPECTED_UNITS = 60
 """An hour of it is what a forecaster learns from until real load comes."""
+NOTHING: Mapping[str, Tensors] = {}
 LEFT_OUT = "served without digits, which needs torch: pip install 'mark-serving[models]'"
 
 
@@ -83,8 +86,11 @@ class LiveModel:
         return replace(self.setup.history, end_at=end_at)
 
 
-def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
-    """The models that the settings name, ready to serve. Misconfigured where one cannot be."""
+def make_live_models(settings: Settings, known: Mapping[str, Tensors] = NOTHING) -> tuple[LiveModel, ...]:
+    """The models that the settings name, ready to serve. Misconfigured where one cannot be.
+
+    known: inputs and outputs of models that are not loaded to see them, by name.
+    """
     names = model_names(settings)
     for name in names:
         if name in (*HANDLERS, TRAIN):
@@ -96,7 +102,7 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
                 f"a model cannot be named {second} beside {name}, whose second function has that name; rename it"
             )
     check_events(settings, names)
-    models = [_make(one, entry, settings.service.name) for one, entry in each_model(settings)]
+    models = [_make(one, entry, settings.service.name, known) for one, entry in each_model(settings)]
     for key, limit in (("max_vcpus", settings.service.aws.max_vcpus), ("max_gpus", settings.service.aws.max_gpus)):
         if limit is not None:
             raise Misconfigured(
@@ -166,7 +172,7 @@ def _check_described(settings: Settings, entry: ServedSettings) -> None:
         )
 
 
-def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
+def _make(settings: Settings, entry: ServedSettings, service: str, known: Mapping[str, Tensors]) -> LiveModel:
     _check_described(settings, entry)
     policy = settings.policies[0]
     chosen = chosen_policies(settings)
@@ -175,7 +181,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
     bundle = assembly.bundle(policy, assembly.ingredients(history), chosen_overrides(settings))
     if bundle.pods is not None:
         raise Misconfigured(f"{policy} is for replays (mark simulate): name a policy that rents instances")
-    inputs, outputs = tensors_of(entry.backend)
+    inputs, outputs = known.get(entry.model) or tensors_of(entry.backend, entry.model)
     controller, overflow = bundle.controller, bundle.controller.overflow
     if settings.service.mode is Mode.OBSERVE:  # nobody is answered: nothing overflows, and nothing is seen to miss
         controller, overflow = replace(controller, monitor=None), None
@@ -194,6 +200,11 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
             f"chooses them or that routes ({', '.join(Routing)})"
         )
     _check_streams(entry, controller.slo, central is not None, bundle.variants is not None)
+    if overflow is not None and has_packages(entry.backend):
+        raise Misconfigured(
+            f"{entry.model} has a {REQUIREMENTS}, which functions of Lambda do not install: serve it with "
+            "offerings: {overflow: false}"
+        )
     served = ServedModel(
         model=chosen.model,
         slo=controller.slo,
@@ -223,6 +234,8 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
 def _check_streams(entry: ServedSettings, slo: Slo, has_queue: bool, has_variants: bool) -> None:
     """Refuse what does not go with streams, or not without them. Errors: Misconfigured."""
     name = entry.model
+    if entry.backend.streams and has_packages(entry.backend):
+        raise Misconfigured(STREAMS_IN_AGENT.format(name=name))
     if not entry.backend.streams:
         if slo.first_byte_s is not None:
             raise Misconfigured(f"{name} does not stream: set backend.streams, or objective.measured to answer")

@@ -12,7 +12,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.aws_clients import credentials_of
 from mark.live.local.run_dir import RunFolder, not_up
-from mark.live.model_files import VERSIONS, remove_versions
+from mark.live.model_files import remove_versions
 from mark.live.store_link import open_link
 from mark.live.version_bundles import VersionBundle, upload
 from mark.service_spec import BackendSpec, ServedModel
@@ -44,7 +44,7 @@ def keep_bundle(
     if folder.running() is None:
         _upload(settings, store, bundle)
         return bundle.backend
-    kept = bundle.keep(folder.path / VERSIONS / served.name)
+    kept = bundle.keep(folder.versions / served.name)
     if served.function_versions:
         _upload(settings, store, bundle)
     return kept
@@ -65,7 +65,7 @@ def remove_copies(settings: Settings, model: str, versions: Iterable[str]) -> No
     """Remove copies of a model's versions on this machine; bundles in a bucket stay."""
     folder = RunFolder.of(settings.service.name)
     if folder.running() is not None:
-        remove_versions(folder.path / VERSIONS / model, versions)
+        remove_versions(folder.versions / model, versions)
 
 
 def service_store(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:

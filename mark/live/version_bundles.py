@@ -10,20 +10,24 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from mark.aws.names import BACKEND_FILE, ON_INSTANCES, VERSIONS
 from mark.aws.objects import holds_object, put_file
 from mark.aws.session import Aws
+from mark.config.settings import packages_dir
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.live.model_files import keep_version, loaded_from, model_files, version_of
+from mark.plugins.packages import install, requirements_of
 from mark.service_spec import BackendSpec, ServedModel
 
+PACKAGES = ".packages"
+"""Folder of a model's own packages in its bundle."""
 MOST_IN_FUNCTION_MIB = 480
 """A function has 512 MB for files (Lambda developer guide, ephemeral storage)."""
 
@@ -35,6 +39,10 @@ class VersionBundle:
     #: The backend on this machine.
     source: BackendSpec
     version: str
+    #: Of the model.
+    name: str = ""
+    #: Kinds of processors for which packages of the model's own come along (`plugins/packages.py`).
+    kinds: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -44,7 +52,20 @@ class VersionBundle:
     @property
     def backend(self) -> BackendSpec:
         """The backend as instances load it."""
-        return loaded_from(PurePosixPath(ON_INSTANCES) / self.version, self.source)
+        place = PurePosixPath(ON_INSTANCES) / self.version
+        packages = str(place / PACKAGES) if self.source.packages else ""
+        return replace(loaded_from(place, self.source), packages=packages)
+
+    def packages(self) -> Path | None:
+        """The model's own packages for instances, installed here where they are not; None where it has none.
+
+        Errors: Misconfigured.
+        """
+        folder = Path(self.source.folder) if self.source.folder else None
+        requirements = requirements_of(self.source.target, folder) if self.source.packages else None
+        if requirements is None:
+            return None
+        return install(self.name, requirements, packages_dir(), kinds=self.kinds, on_instances=True)
 
     @contextmanager
     def kept(self) -> Iterator[BackendSpec]:
@@ -65,7 +86,10 @@ class VersionBundle:
         """Pack it: the same files give the same bytes. Errors as of `kept`."""
         with self.kept() as kept:
             root = Path(kept.folder) if kept.folder != self.source.folder else None
-            pack(root, path, self._how_to_load())
+            roots = {} if root is None else {PurePosixPath(): root}
+            if (packages := self.packages()) is not None:
+                roots |= {PurePosixPath(PACKAGES, kind): packages / kind for kind in self.kinds}
+            pack(roots, path, self._how_to_load())
 
     def _how_to_load(self) -> bytes:
         files = model_files(self.source)
@@ -74,14 +98,14 @@ class VersionBundle:
 
     @property
     def unpacked_bytes(self) -> int:
-        """The size of its files."""
+        """The size of its files, the packages apart."""
         files = model_files(self.source)
         return 0 if files is None else sum((files.root / path).stat().st_size for path in files.files)
 
 
-def bundle_of(backend: BackendSpec) -> VersionBundle:
-    """The version that a backend is now. Misconfigured where it has no files that could be one."""
-    return VersionBundle(source=backend, version=version_of(backend))
+def bundle_of(backend: BackendSpec, name: str = "", kinds: tuple[str, ...] = ()) -> VersionBundle:
+    """The version that a model's backend is now. Misconfigured where it has no files that could be one."""
+    return VersionBundle(source=backend, version=version_of(backend), name=name, kinds=kinds)
 
 
 def runs_in_function(bundle: VersionBundle) -> bool:
@@ -105,8 +129,8 @@ def upload(aws: Aws, bucket: str, bundle: VersionBundle) -> bool:
     return True
 
 
-def pack(root: Path | None, path: Path, how_to_load: bytes) -> None:
-    """Pack all files below `root`, without their times, owners and modes; no root: none.
+def pack(roots: Mapping[PurePosixPath, Path], path: Path, how_to_load: bytes) -> None:
+    """Pack all files below each root, by its place in the bundle, without their times, owners and modes.
 
     how_to_load: the file for functions.
     """
@@ -118,11 +142,10 @@ def pack(root: Path | None, path: Path, how_to_load: bytes) -> None:
         told = tarfile.TarInfo(BACKEND_FILE)
         told.size = len(how_to_load)
         packed.addfile(told, io.BytesIO(how_to_load))
-        if root is None:
-            return
-        for source in sorted(root.rglob("*")):
-            if source.is_file():
-                entry = tarfile.TarInfo(source.relative_to(root).as_posix())
-                entry.size = source.stat().st_size
-                with source.open("rb") as content:
-                    packed.addfile(entry, content)
+        for where, root in roots.items():
+            for source in sorted(root.rglob("*")):
+                if source.is_file():
+                    entry = tarfile.TarInfo(str(where / source.relative_to(root).as_posix()))
+                    entry.size = source.stat().st_size
+                    with source.open("rb") as content:
+                        packed.addfile(entry, content)

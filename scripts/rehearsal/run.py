@@ -1,10 +1,10 @@
 """A rollout from nothing to nothing on ministack: `python -m scripts.rehearsal.run [PART ...]`, some minutes.
 
 `newcomer`: from `mark init` to the first report by mail. `deploy`: what `mark deploy` does when something fails.
-`cdk`: CDK's command line and the AWS CLI instead of it. `move`: from one shape to the other. `trial`: a stranger's
-first day, in three regions or in those that `--region` names. Each step says what it found; the first that is not
-as it should be ends it with status 1. What the service does when it runs is rehearsed elsewhere: by the live
-service.
+`cdk`: CDK's command line and the AWS CLI instead of it. `move`: from one shape to the other. `sharing`: three
+models that share instances, with packages of their own. `trial`: a stranger's first day, in three regions or in
+those that `--region` names. Each step says what it found; the first that is not as it should be ends it with
+status 1. What the service does when it runs is rehearsed elsewhere: by the live service.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from scripts.rehearsal import cdk, deploy, ministack, move, newcomer, trial
+from scripts.rehearsal import cdk, deploy, ministack, move, newcomer, sharing, trial
 from scripts.rehearsal.folder import Failed, RehearsalFolder
 from scripts.rehearsal.settings import SERVICE, lay_bundles, settings
 
@@ -53,6 +53,14 @@ PARTS: Mapping[str, tuple[Step, ...]] = {
         move.deploys_both_shapes_beside_each_other,
         move.gives_the_second_the_firsts_token,
         move.removes_the_first,
+    ),
+    "sharing": (
+        sharing.lays_three_models,
+        sharing.refuses_what_does_not_resolve,
+        sharing.deploys_them,
+        sharing.plans_to_share,
+        sharing.serves_them_from_the_bucket,
+        sharing.removes_them,
     ),
     "trial": (
         trial.begins_with_a_file,
@@ -90,6 +98,8 @@ def _place(part: str, folder: Path, aws: Mapping[str, str]) -> RehearsalFolder:
     if part in ("newcomer", "trial"):
         return RehearsalFolder(folder, aws, service="mark")
     lay_bundles(folder / "bundles")
+    if part == "sharing":
+        return RehearsalFolder(folder, aws, service=sharing.SERVICE, config=sharing.config())
     return RehearsalFolder(folder, aws, service=SERVICE, config=settings("ha"))
 
 

@@ -15,11 +15,14 @@ import pytest
 from mark.domain.host_spec import SHARED
 from mark.store.published_status import HOSTS
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
+from tests.wheels import with_requirements
 
 GATEWAYS_ASKED = 8
 """Requests in a row after which each of the two gateways has very likely answered one."""
 FACTORS = {"one": 1, "two": 2, "three": 3}
 """By model, what it multiplies its input with."""
+OWN_PACKAGES = ("one", "two")
+"""Models that get their factor from a library: the same, in two versions."""
 HANG, LEAK, SPIN = -1.0, -2.0, -3.0
 """Inputs that a model does not survive."""
 CODE = """
@@ -29,6 +32,7 @@ import sys
 
 import numpy as np
 from mark.domain.tensor import TensorSpec
+{more}
 
 
 class Model:
@@ -39,7 +43,7 @@ class Model:
     )
 
     def __init__(self):
-        print("multiplies with {factor}", file=sys.stderr)
+        print("multiplies with", FACTOR, file=sys.stderr)
 
     def predict(self, tensors):
         x = np.asarray(tensors["x"])
@@ -49,7 +53,7 @@ class Model:
                 signal.pause()
             if (x == -2).any():
                 held.append(np.ones(2**18))
-        return {{"y": x * {factor}, "pid": np.full(x.shape, os.getpid(), dtype=np.int64)}}
+        return {{"y": x * FACTOR, "pid": np.full(x.shape, os.getpid(), dtype=np.int64)}}
 """
 SERVICE = """
 models: models.json
@@ -64,7 +68,7 @@ service:
   serve:
 """
 SERVED = """\
-    - {{model: {name}, backend: {{kind: python, target: "{name}.py:Model"}}, expected_rps: 20}}
+    - {{model: {name}, backend: {{kind: python, target: "{name}/model.py:Model"}}, expected_rps: 20}}
 """
 
 
@@ -101,7 +105,12 @@ def service_of(folder: Path, name: str) -> str:
     (folder / "models.json").write_text(json.dumps({"format": "mark-models/1", "models": models}))
     (folder / "profiles.json").write_text(json.dumps({"format": "mark-profiles/1", "profiles": profiles}))
     for model, factor in FACTORS.items():
-        (folder / f"{model}.py").write_text(CODE.format(factor=factor))
+        (folder / model).mkdir()
+        own = model in OWN_PACKAGES
+        more = "from shade import FACTOR" if own else f"FACTOR = {factor}"
+        (folder / model / "model.py").write_text(CODE.format(more=more))
+        if own:
+            with_requirements(folder / model, f"{factor}.0", f"FACTOR = {factor}")
     return SERVICE.format(name=name) + "".join(SERVED.format(name=model) for model in FACTORS)
 
 

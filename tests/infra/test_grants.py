@@ -31,7 +31,7 @@ UNRECORDED = {
 """Roles whose calls no test records, and why."""
 BY_AWS: Mapping[str, str] = {
     "Answers": "a start script tells CloudFormation that its process answers",
-    "Artifacts": "an agent's start script fetches the model's bundle",
+    "Artifacts": "an agent's start script fetches the model's bundle, and what answers its metadata further ones",
     "Certificate": "a node's start script reads the certificate",
     "Collector": "a gateway's or a node's start script reads the headers of the collector of spans and metrics",
     "Image": "start scripts, ECS and Lambda pull images",

@@ -187,7 +187,7 @@ def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> No
         assert "secretsmanager get-secret-value --region us-east-1 --secret-id mark-shop-store-agent" in script
         assert ("--gpus all" in script) == name.endswith("Nvidia")
         assert "python -m mark.live.processes.agent" in script
-        assert "\nMARK_CPU_TIMES=/proc/stat\nMARK_SERVICE=shop\n" in script
+        assert "\nMARK_CPU_TIMES=/proc/stat\nMARK_MODEL_USER=10001\nMARK_SERVICE=shop\n" in script
 
 
 def test_each_process_pulls_and_runs_its_own_image(
@@ -472,7 +472,9 @@ def test_an_instance_fetches_the_files_of_its_version_once(
     assert stat.S_IMODE(found.stat().st_mode) & 0o044 == 0o044
     [call] = (tmp_path / "calls").read_text().splitlines()
     assert call.endswith(f"/artifacts/versions/{version}.tar.gz -")
-    assert f"-v {'/opt/mark/versions'}:/versions:ro" in script
+    assert script.count("-v /opt/mark/versions:/versions ") == 2, (
+        "of the agent, and of what fetches further versions"
+    )
 
 
 def test_model_code_cannot_be_the_instance(templates: dict[str, Template], tmp_path: Path) -> None:
@@ -480,8 +482,13 @@ def test_model_code_cannot_be_the_instance(templates: dict[str, Template], tmp_p
     one = of_type(templates["launch"], "AWS::EC2::LaunchTemplate")["TemplateMarkShopServing"]
     script = plain(one["LaunchTemplateData"]["UserData"])
     runs = {line.split("--name ")[1].split(" ")[0]: line for line in script.splitlines() if "docker run " in line}
-    assert "--user 10001 --cap-drop ALL --security-opt no-new-privileges" in runs["mark"]
-    assert "--user 0 --cap-drop ALL" in runs["mark-metadata"]
+    rights = [word for word in runs["mark"].split() if word.isupper()]
+    assert rights == ["ALL", "SETUID", "SETGID", "KILL", "CHOWN"], "dropped, then given back"
+    assert "--user 0:10001 " in runs["mark"]
+    assert "--security-opt no-new-privileges" in runs["mark"]
+    assert "MARK_MODEL_USER=10001\n" in script
+    assert "--user 0 --cap-drop ALL --security-opt no-new-privileges" in runs["mark-metadata"]
+    assert "--cap-add" not in runs["mark-metadata"]
     assert "/opt/mark/model" not in runs["mark-metadata"], "it loads no model"
     assert "--network host" not in runs["mark-model"]
     assert f"AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:{PORT}\n" in script
@@ -489,8 +496,13 @@ def test_model_code_cannot_be_the_instance(templates: dict[str, Template], tmp_p
     firewall = prepare[prepare.index("while read -r tables rule") :].partition("\nRULES\n")[0] + "\nRULES\n"
     assert wall(firewall, tmp_path, known="") == [
         "iptables -w -I OUTPUT -d 169.254.169.254 -m owner --uid-owner 10001 -j REJECT",
+        "iptables -w -I OUTPUT -d 169.254.169.254 -m owner --gid-owner 10001 -j REJECT",
+        "iptables -w -I OUTPUT -d 169.254.169.254 -m owner --uid-owner 20000-20999 -j REJECT",
+        f"iptables -w -I OUTPUT -d 127.0.0.1 -p tcp --dport {PORT} -m owner --uid-owner 20000-20999 -j REJECT",
         "iptables -w -I DOCKER-USER -d 169.254.169.254 -j REJECT",
         "ip6tables -w -I OUTPUT -d fd00:ec2::254 -m owner --uid-owner 10001 -j REJECT",
+        "ip6tables -w -I OUTPUT -d fd00:ec2::254 -m owner --gid-owner 10001 -j REJECT",
+        "ip6tables -w -I OUTPUT -d fd00:ec2::254 -m owner --uid-owner 20000-20999 -j REJECT",
     ]
     assert wall(firewall, tmp_path, known="-C") == [], "rules that stand are not doubled"
     with pytest.raises(subprocess.CalledProcessError):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import tarfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
+from io import BytesIO
+from pathlib import Path
 
 import pytest
 
 from mark.aws.ec2.imds import Imds
 from mark.domain.errors import RetryLater
 from mark.live.processes.metadata import Kept, Metadata, read_from
+from mark.live.processes.version_fetch import LOADING, READY, VersionFetch
 
 THERE = {
     "meta-data/instance-id": "i-1",
@@ -56,7 +62,10 @@ def upstream() -> Upstream:
 
 @pytest.fixture
 def imds(upstream: Upstream) -> Iterator[Imds]:
-    server = Metadata(partial(read_from, upstream, lambda: "10.0.0.9", password=lambda: "of agents"), port=0)
+    server = Metadata(
+        partial(read_from, upstream, lambda: "10.0.0.9", password=lambda: "of agents", versions=lambda _: "asked"),
+        port=0,
+    )
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
     client = Imds(f"http://127.0.0.1:{server.server_port}")
@@ -85,6 +94,74 @@ def test_an_agent_hears_of_its_spot_notice_and_of_the_node_that_leads(imds: Imds
 @pytest.mark.parametrize("path", FORBIDDEN)
 def test_nothing_else_is_told(imds: Imds, path: str) -> None:
     assert imds.get(path) is None
+
+
+@pytest.mark.parametrize(("model", "told"), [("@shared", "asked"), ("digits", None)])
+def test_versions_are_fetched_for_shared_instances_alone(
+    imds: Imds, monkeypatch: pytest.MonkeyPatch, model: str, told: str | None
+) -> None:
+    """Elsewhere model code, which runs as the agent does, would get those of other models."""
+    monkeypatch.setitem(THERE, "meta-data/tags/instance/mark:model", model)
+    assert imds.version("a" * 12) == told
+
+
+def bundle(files: dict[str, bytes]) -> BytesIO:
+    body = BytesIO()
+    with tarfile.open(fileobj=body, mode="w:gz") as packed:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o600
+            packed.addfile(entry, BytesIO(content))
+    body.seek(0)
+    return body
+
+
+def settled(fetch: VersionFetch, version: str) -> str | None:
+    while (said := fetch.ask(version)) == LOADING:
+        time.sleep(0.001)
+    return said
+
+
+def test_a_version_is_fetched_once_and_readable_for_its_model(tmp_path: Path) -> None:
+    opened: list[str] = []
+
+    def open_bundle(version: str) -> BytesIO:
+        opened.append(version)
+        return bundle({"model.py": b"x", ".packages/amd64/shade.py": b"y"})
+
+    fetch = VersionFetch(tmp_path, open_bundle)
+    assert [settled(fetch, "a" * 12) for _ in range(2)] == [READY, READY]
+    assert opened == ["a" * 12]
+    found = tmp_path / ("a" * 12) / ".packages" / "amd64" / "shade.py"
+    assert (found.read_bytes(), found.stat().st_mode & 0o777) == (b"y", 0o644)
+    assert fetch.ask("../../etc") is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (RetryLater("S3 is away"), "S3 is away"),
+        (ValueError("odd"), "the log of the metadata process says why"),
+    ],
+)
+def test_a_version_that_cannot_be_had_is_one_line_and_tried_again(
+    tmp_path: Path, failure: Exception, said: str
+) -> None:
+    failures = [failure]
+
+    def open_bundle(version: str) -> BytesIO:
+        if failures:
+            raise failures.pop()
+        return bundle({"model.py": version.encode()})
+
+    fetch = VersionFetch(tmp_path, open_bundle)
+    told = settled(fetch, "a" * 12)
+    assert told is not None
+    assert said in told
+    assert "\n" not in told
+    assert list(tmp_path.iterdir()) == []
+    assert settled(fetch, "a" * 12) == READY
 
 
 def test_where_no_lease_is_followed_nobody_leads() -> None:

@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
+
+from mark.dispatch import hung as rules
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
@@ -273,6 +276,24 @@ def test_one_batch_runs_at_a_time_and_nothing_is_lost() -> None:
             asked = [service.ask(MODELS[n % 2]) for n in range(60)]
             assert set(await asyncio.gather(*asked)) == {200}
             assert Watched.most == 1
+
+    run(test())
+
+
+def test_a_model_that_loads_for_ever_is_broken_after_a_while_and_harms_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "LOAD_FLOOR_S", 0.1)
+    monkeypatch.setattr(rules, "LOAD_S_PER_GIB", 0.0)
+
+    async def test() -> None:
+        async with shared({"two": Endless}) as service:
+            service.place(*MODELS)
+            await service.until_serving("one")
+            await until(lambda: truth(service.state("two") is MemberState.BROKEN))
+            await until(lambda: truth(len(service.backends["two"]) > 1))
+            assert service.backends["two"][0].closed, "its process is ended"
+            assert await service.ask("one") == 200
 
     run(test())
 

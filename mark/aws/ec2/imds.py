@@ -21,6 +21,8 @@ LEADER = "meta-data/mark/leader"
 """Not on AWS: which node leads, where a process beside an agent answers for the service (lean shape)."""
 PASSWORD = "meta-data/mark/store-password"  # noqa: S105 - a path
 """Not on AWS: what the agent logs in with at the store, told as LEADER is."""
+VERSION = "meta-data/mark/version/"
+"""Not on AWS: how far the files of a version are, which that process fetches; the version's name follows."""
 TIMEOUT_S = 2.0
 TOKEN_TTL_S = 21_600
 NOT_FOUND, UNAUTHORIZED = 404, 401
@@ -109,6 +111,10 @@ class Imds:
         if not found:
             raise RetryLater("the metadata service does not say what to log in with at the store")
         return found
+
+    def version(self, name: str) -> str | None:
+        """How far the files of a version are; None where nobody fetches any. RetryLater without an answer."""
+        return self.get(f"{VERSION}{name}")
 
     def close(self) -> None:
         """Close the connection."""

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 from mark.accounting.compaction import usage_of
 from mark.accounting.version_costs import VersionCost, version_costs
@@ -29,13 +28,12 @@ from mark.domain.models.versions import (
     counted_since,
     shadow_sentence,
 )
-from mark.live.backend_specs import backend_spec, tensors_of
+from mark.live.backend_specs import backend_spec, check_loads, tensors_of
 from mark.live.local.run_dir import RunFolder
 from mark.live.model_files import changed_files
 from mark.live.rollout_progress import progress_of
 from mark.live.service_session import keep_bundle, remove_copies, service_store
 from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
-from mark.plugins.load import make_model
 from mark.report.formatting import MISSING, usd
 from mark.report.tables import make_table, texts
 from mark.report.terminal import show, show_json
@@ -99,18 +97,18 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     entry, spec = entries[model].backend, store.spec()
     served = spec.served(model)
     check_may_start(served, versions, policy)
-    if tensors_of(entry) != (served.inputs, served.outputs):
+    if tensors_of(entry, model) != (served.inputs, served.outputs):
         raise Misconfigured(
             f"the new {model} has other inputs or outputs, which clients see: serve it as another model"
         )
-    bundle = bundle_of(backend_spec(entry))
+    bundle = bundle_of(backend_spec(entry), model, served.model.architectures)
     if bundle.version == versions.stable:
         raise Misconfigured(
             f"nothing to roll out: {model} is version {bundle.version} as its files are, and that serves"
         )
     if entry.kind == "python":
         with bundle.kept() as copy:
-            make_model(copy.target, Path(copy.folder) if copy.folder else None)
+            check_loads(copy, model)
     if served.function_versions:
         _check_runs_in_function(served, bundle)
     stable = next((one for one in store.served_versions(model) if one.version == versions.stable), served)

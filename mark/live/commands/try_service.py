@@ -125,7 +125,7 @@ def route_to_account(settings: Settings, aws: Aws, model: str | None, address: s
     found = next((one for one in wanted if one.backend.kind != "emulated"), wanted[0])
     service, region = settings.service.name, settings.service.aws.region
     url = f"https://{address or _address(settings, Stacks(aws))}{_path(found.model)}"
-    inputs, _ = tensors_of(found.backend)
+    inputs, _ = tensors_of(found.backend, found.model)
     body = json_text(example_body(inputs), compact=True)
     if settings.rollout.gateway.scheme == "internet-facing":  # the function has no way out of its network
         through, asked = "the internet", lambda: ask(url, body, clients_token(aws, service))

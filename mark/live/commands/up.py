@@ -13,6 +13,7 @@ from mark.config.service import Mode, ServiceSettings
 from mark.config.settings import Settings, process_environment
 from mark.config.telemetry import telemetry_of
 from mark.domain.errors import Misconfigured
+from mark.live.backend_specs import check_loads
 from mark.live.background.webhook_address import webhook_of
 from mark.live.commands.down import end
 from mark.live.commands.rollout import edited_models
@@ -29,7 +30,7 @@ from mark.live.local.supervisor import FLEET_S, START_S
 from mark.live.local.tls import server_tls
 from mark.live.models import make_live_models
 from mark.live.status.watch import watch_service
-from mark.plugins.load import build_forecaster, make_model
+from mark.plugins.load import build_forecaster
 from mark.report.terminal import agreed, note, progress, show, show_json
 from mark.telemetry.otlp.sender import check_installed
 
@@ -117,7 +118,7 @@ def _prepare(settings: Settings, *, yes: bool) -> None:
                 note(f"{model.name}: {text}")
             if model.served.backend.kind == "python":
                 report(f"{model.name}: loading {model.served.backend.target}", 0.0)
-                make_model(model.served.backend.target, model.folder)
+                check_loads(model.served.backend, model.name)
             report(f"{model.name}: {model.bundle.forecaster}", 0.0)
             build_forecaster(model.bundle.forecaster, model.setup)
             if model.setup.cache_dir is not None:

@@ -43,6 +43,11 @@ class RunFolder:
         """Folder of the processes' logs, one file each."""
         return self.path / "logs"
 
+    @property
+    def versions(self) -> Path:
+        """Folder of copies of the models' files: outside its own, so that a model's user comes to its version."""
+        return self.path.parent / ".versions" / self.path.name
+
     def create(self, settings: Settings) -> None:
         """Write what its processes start from. Misconfigured where it cannot be written."""
         try:

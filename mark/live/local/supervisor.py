@@ -56,7 +56,7 @@ from mark.live.local.startup import (
     look_at_start,
     published_since,
 )
-from mark.live.model_files import VERSIONS, keep_version
+from mark.live.model_files import keep_version
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.version_bundles import VersionBundle, has_function_versions, upload
 from mark.offline.out_folder import JOURNAL_NAME, PLACEMENTS_NAME
@@ -174,7 +174,7 @@ class Supervisor:
         """Have the models served from copies of their files; where one cannot be kept, it is served as it is."""
         if self._settings.service.mode is Mode.OBSERVE:
             return tuple(models)
-        folder = self._folder.path / VERSIONS
+        folder = self._folder.versions
         shutil.rmtree(folder, ignore_errors=True)
         return tuple(self._with_version(model, folder / model.name) for model in models)
 

@@ -22,12 +22,13 @@ import uvloop
 from mark.aws.ec2.imds import ENDPOINT, Identity, Imds
 from mark.aws.ec2.tags import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE, SERVICE
 from mark.domain.clock import ClockAnchor
-from mark.domain.errors import RetryLater, failure_words
+from mark.domain.errors import Misconfigured, RetryLater, failure_words
 from mark.domain.fleet import Role
 from mark.domain.host_spec import SHARED, TenantSpec
 from mark.domain.offering import Offering, of_type, with_longest_batch
 from mark.live.cloud_process import exit_after
 from mark.live.local.ports import is_loopback
+from mark.live.processes.version_fetch import LOADING, READY
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.live.store_link import open_async_link
 from mark.plugins.load import make_model
@@ -38,7 +39,15 @@ from mark.serving.agent.device import Device
 from mark.serving.agent.process import serve_agent, serve_host
 from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.backends.factory import make_backend
-from mark.serving.backends.isolation import FIRST_USER, Isolation, needed_folders, unreadable_by_others
+from mark.serving.backends.isolation import (
+    MODEL_USER,
+    Isolation,
+    become,
+    needed_folders,
+    unreadable_by_others,
+    user_of,
+    user_of_installed,
+)
 from mark.simulator.rng import stream
 from mark.steady_time import WALL, steady_time
 from mark.store.data_plane import AgentStore
@@ -64,6 +73,8 @@ def run(environment: Mapping[str, str]) -> int:
     identity = imds.identity()
     own = identity.tags.get(MODEL, "")
     log_json(identity.instance, model="" if own == SHARED else own)
+    if MODEL_USER in environment and own != SHARED and os.geteuid() == 0:
+        become(int(environment[MODEL_USER]))
     booted_at = float(imds.get(BOOTED_AT) or 0.0)
     try:
         return uvloop.run(_serve(identity, imds, booted_at, environment))
@@ -157,14 +168,15 @@ async def _share(
     clock: _Clock,
     booted_at: float,
     stop: asyncio.Event,
-    _environment: Mapping[str, str],
+    environment: Mapping[str, str],
 ) -> int:
     """Serve the models that the store places here: each in a process of its own, on its own code."""
     config = _config(identity)
-    users: dict[tuple[str, str], int | None] = {}
+    users: dict[str, int] = {}
 
     async def make(placed: TenantSpec, device: Device) -> Tenant:
         spec = await store.spec(placed.model, placed.version)
+        await _files_of(spec.served, environment)
         offering = with_longest_batch(spec.served.offering(placed.offering), placed.max_batch)
         rng = stream(spec.seed, f"service times {identity.instance} {placed.model}")
         backend = make_backend(
@@ -175,7 +187,7 @@ async def _share(
             now=clock.now,
             speed=clock.speed,
             rng=rng,
-            isolation=_isolation(spec.served, offering, users),
+            isolation=_isolation(spec.served, offering, users, must=MODEL_USER in environment),
         )
         return Tenant(config, served=spec.served, offering=offering, backend=backend, share_rps=0.0, device=device)
 
@@ -191,24 +203,42 @@ async def _share(
     )
 
 
-def _isolation(served: ServedModel, offering: Offering, users: dict[tuple[str, str], int | None]) -> Isolation:
-    """How a model's version is kept apart from those beside it; `users`: of those that were here before."""
+async def _files_of(served: ServedModel, environment: Mapping[str, str]) -> None:
+    """Wait for the files of a version where somebody fetches them. Errors: Misconfigured where nobody can."""
+    if not served.version or not served.backend.folder:
+        return
+    imds = _metadata(environment)
+    try:
+        while (said := await asyncio.to_thread(imds.version, served.version)) == LOADING:
+            await asyncio.sleep(LOOK_S)
+    finally:
+        imds.close()
+    if said not in (None, READY):
+        raise Misconfigured(str(said))
+
+
+def _isolation(served: ServedModel, offering: Offering, users: dict[str, int], *, must: bool) -> Isolation:
+    """How a model's version is kept apart from those beside it. users: of these and of those before, by version.
+
+    must: it runs as a user of its own, or not at all. Errors: Misconfigured.
+    """
     memory_gib = None if offering.instance_type.accelerator else served.model.memory_gib or None
-    key = served.name, served.version
-    if key not in users:
-        users[key] = _user_of(served, FIRST_USER + len(users))
-    return Isolation(memory_gib, users[key])
-
-
-def _user_of(served: ServedModel, user: int) -> int | None:
-    """This user where root runs the agent, and others may read what it needs; None for the agent's own."""
     if os.geteuid() != 0:
-        return None
-    folder, file = served.backend.folder, Path(served.backend.target.rpartition(":")[0])
-    closed = unreadable_by_others(needed_folders([Path(folder), file] if folder else [file]))
-    if closed is not None:
-        log.warning("%s runs as root, and not as a user of its own: others cannot read %s", served.name, closed)
-    return user if closed is None else None
+        return Isolation(memory_gib)
+    folder, packages = Path(served.backend.folder), served.backend.packages
+    has_own = bool(served.version) and folder.name == served.version
+    file = Path(served.backend.target.rpartition(":")[0])
+    code = folder.parent if has_own else folder if served.backend.folder else file
+    apart = packages and not (has_own and Path(packages).is_relative_to(folder))
+    closed = unreadable_by_others(needed_folders([code, *((Path(packages),) if apart else ())]))
+    if closed is None:
+        key = f"{served.name} {served.version}"
+        users[key] = user_of(folder) if has_own else users.get(key) or user_of_installed(key, users.values())
+        return Isolation(memory_gib, users[key])
+    if must:
+        raise Misconfigured(f"{served.name} would run as root: others cannot read {closed}, which it needs")
+    log.warning("%s runs as root, and not as a user of its own: others cannot read %s", served.name, closed)
+    return Isolation(memory_gib)
 
 
 def _config(identity: Identity) -> AgentConfig:

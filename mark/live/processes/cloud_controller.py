@@ -3,7 +3,8 @@
 The rollout's templates say in its environment what one on a single machine reads from its folder: MARK_SETTINGS
 (JSON), MARK_FILES (the files that these name, where they name any), MARK_STORE_URL, MARK_EVENTS_URL,
 MARK_TEMPLATES ("role/machine" -> launch template), MARK_VERSION (what new instances run), MARK_VERSIONS (model ->
-the version with which it begins, its backend with it, and whether its functions answer as versions), MARK_SUBNETS
+the version with which it begins, its backend with it, whether its functions answer as versions, and inputs and
+outputs of one that only its own packages load), MARK_SUBNETS
 ([[zone, subnet]]), MARK_OWNER and MARK_BUCKET. Where nodes hold the store (MARK_STORE_URL begins with
 rediss+lease), it has MARK_ZONE and MARK_HOST, the name that clients call, MARK_PUBLIC where these come from the
 internet, and MARK_SNAPSHOT where a report is mailed. MARK_QUALIFIER, where it is set, is the functions' alias that
@@ -23,6 +24,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from mark.aws.client_tokens import AGAIN_S, READ_EACH_S, valid_passwords
 from mark.aws.dns import put_addresses
@@ -33,6 +35,8 @@ from mark.config.carried import carried_settings
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
+from mark.domain.tensor import TensorSpec
+from mark.live.backend_specs import Tensors
 from mark.live.background.cloudwatch import watch_metrics
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
@@ -40,7 +44,7 @@ from mark.live.cloud_process import exit_after, own_address, required_variable
 from mark.live.control.leader_election import Leader, make_forecasters
 from mark.live.control.node import AgentsPasswords, NodesName, StoreNode
 from mark.live.local.running import Running
-from mark.live.models import LiveModel, make_live_models, service_spec
+from mark.live.models import NOTHING, LiveModel, make_live_models, service_spec
 from mark.live.store_link import SOON, at_node, follows_lease, open_link, port_of, table_of
 from mark.service_spec import BackendKind, BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
@@ -83,9 +87,28 @@ def resources(environment: Mapping[str, str]) -> PublishedResources:
     )
 
 
-def live_models(settings: Settings, qualifier: str, provisioned: int = 0) -> tuple[LiveModel, ...]:
-    """The models; their functions by the alias, where there is one, with what is provisioned behind it."""
-    models = make_live_models(settings)
+def known_tensors(environment: Mapping[str, str]) -> dict[str, Tensors]:
+    """Inputs and outputs of the models that only their own packages load."""
+    told = json.loads(environment.get("MARK_VERSIONS", "{}"))
+    return {name: _tensors(one["tensors"]) for name, one in told.items() if "tensors" in one}
+
+
+def _tensors(told: Sequence[Sequence[Mapping[str, Any]]]) -> Tensors:
+    inputs, outputs = (
+        tuple(TensorSpec(name=one["name"], datatype=one["datatype"], shape=tuple(one["shape"])) for one in group)
+        for group in told
+    )
+    return inputs, outputs
+
+
+def live_models(
+    settings: Settings, qualifier: str, provisioned: int = 0, known: Mapping[str, Tensors] = NOTHING
+) -> tuple[LiveModel, ...]:
+    """The models; their functions by the alias, where there is one, with what is provisioned behind it.
+
+    known: as in `make_live_models`.
+    """
+    models = make_live_models(settings, known)
     return tuple(_aliased(model, qualifier, provisioned) for model in models) if qualifier else models
 
 
@@ -105,9 +128,10 @@ def first_versions(models: Sequence[LiveModel], environment: Mapping[str, str]) 
 
 
 def _first_version(
-    served: ServedModel, *, version: str, kind: BackendKind, target: str, folder: str, **flags: bool
+    served: ServedModel, *, version: str, kind: BackendKind, target: str, folder: str, **flags: Any
 ) -> ServedModel:
-    flags.pop("function_versions", None)  # `in_versions` takes it
+    for taken in ("function_versions", "tensors"):  # by `in_versions` and `known_tensors`
+        flags.pop(taken, None)
     backend = BackendSpec(kind=kind, target=target, folder=folder, **flags)
     return replace(served, version=version, backend=backend)
 
@@ -126,7 +150,9 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     provisioned = int(environment.get("MARK_PROVISIONED", "0"))
-    models = in_versions(live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned), environment)
+    known = known_tensors(environment)
+    models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned, known)
+    models = in_versions(models, environment)
     holder = f"{socket.gethostname()}.{os.getpid()}"
     store, node = _store(settings, running, environment, holder)
     with suppress(RetryLater) if node is not None else nullcontext():  # before the first leader there is no store

@@ -3,7 +3,8 @@
 The agent loads model code, whose user the instance's firewall keeps from the metadata service itself. This
 process runs as another user and answers in its place (AWS_EC2_METADATA_SERVICE_ENDPOINT names it): who the
 instance is, its tags, a spot notice. Where MARK_STORE_URL follows a lease it also says which node leads, and what
-the agent of MARK_SERVICE logs in with there, so that agents need no role of AWS.
+the agent of MARK_SERVICE logs in with there, so that agents need no role of AWS. On a shared instance it fetches
+the versions that its agent names, from MARK_VERSIONS (s3://BUCKET/PREFIX, in MARK_REGION).
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Lock
+from typing import IO, cast
 
-from mark.aws.ec2.imds import ENDPOINT, LEADER, PASSWORD, Imds
+from mark.aws.ec2.imds import ENDPOINT, LEADER, PASSWORD, VERSION, Imds
+from mark.aws.ec2.tags import MODEL
+from mark.aws.names import ON_INSTANCES
 from mark.domain.errors import MarkError, RetryLater
+from mark.domain.host_spec import SHARED
+from mark.live.processes.version_fetch import VersionFetch
 from mark.telemetry.structured_logs import log_json
 
 HOST, PORT = "127.0.0.1", 1338
@@ -65,7 +72,11 @@ class Kept:
 
 
 def read_from(
-    imds: Imds, leader: Callable[[], str] | None, path: str, password: Callable[[], str] | None = None
+    imds: Imds,
+    leader: Callable[[], str] | None,
+    path: str,
+    password: Callable[[], str] | None = None,
+    versions: Callable[[str], str | None] | None = None,
 ) -> str | None:
     """The answer to an agent for a path under latest/; None where there is none. RetryLater without a reply."""
     if path == "user-data":
@@ -74,6 +85,10 @@ def read_from(
         return leader() if leader is not None else None
     if path == PASSWORD:
         return password() if password is not None else None
+    if path.startswith(VERSION):  # an agent alone with its model has its version, and its model shall get no other
+        with _ONE_AT_A_TIME:
+            is_shared = imds.get(f"meta-data/tags/instance/{MODEL}") == SHARED
+        return versions(path.removeprefix(VERSION)) if versions is not None and is_shared else None
     if READABLE.fullmatch(path) is None or ".." in path:
         return None
     with _ONE_AT_A_TIME:
@@ -128,7 +143,27 @@ def main(environment: Mapping[str, str]) -> None:
     imds = Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
     url, service = environment.get("MARK_STORE_URL", ""), environment.get("MARK_SERVICE", "")
     leader, password = _of_store(url, service)
-    Metadata(partial(read_from, imds, leader, password=password)).serve_forever()
+    versions = _versions(environment.get("MARK_VERSIONS", ""), environment.get("MARK_REGION", ""))
+    Metadata(partial(read_from, imds, leader, password=password, versions=versions)).serve_forever()
+
+
+def _versions(url: str, region: str) -> Callable[[str], str | None] | None:
+    """Fetch versions from that prefix; None where there is none."""
+    if not url:
+        return None
+    bucket, _, prefix = url.removeprefix("s3://").partition("/")
+
+    def opened(version: str) -> IO[bytes]:
+        from mark.aws.errors import translated  # noqa: PLC0415 - boto3, as below
+        from mark.aws.session import Aws, AwsSettings  # noqa: PLC0415
+
+        aws = Aws(AwsSettings(region=region, role="agent"))
+        with translated():
+            return cast(
+                "IO[bytes]", aws.objects.get_object(Bucket=bucket, Key=f"{prefix}/{version}.tar.gz")["Body"]
+            )
+
+    return VersionFetch(Path(ON_INSTANCES), opened).ask
 
 
 def _of_store(url: str, service: str) -> tuple[Callable[[], str] | None, Callable[[], str] | None]:

@@ -16,6 +16,7 @@ import yaml
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.config.trace import TraceSettings
 from mark.domain.documents import json_text
+from mark.plugins.packages import requirements_of
 
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 REST_TIMES = 2.0
@@ -92,9 +93,15 @@ def _serve_text(folder: Path, needs: Needs) -> str:
         target=_quoted(shown),
         folder="" if here == "." else FOLDER.format(folder=_quoted(here)),
         streams=_streams_text(needs),
-        overflow="" if needs.streams or not needs.tried else OVERFLOW,
+        overflow=_overflow_text(needs),
         rps=f"{needs.rps:g}",
     )
+
+
+def _overflow_text(needs: Needs) -> str:
+    if requirements_of(needs.target, Path.cwd()) is not None:
+        return WITHOUT_LAMBDA
+    return "" if needs.streams or not needs.tried else OVERFLOW
 
 
 def _streams_text(needs: Needs) -> str:
@@ -163,6 +170,11 @@ ROLLOUT = """\
 # What `mark deploy` makes launch templates for: also machines with an NVIDIA GPU (docs/deploy.md).
 rollout:
   machines: [{architecture: amd64}, {architecture: amd64, accelerator: nvidia}]
+"""
+
+WITHOUT_LAMBDA = """\
+      # Functions of Lambda do not install the packages that the model brings in requirements.txt.
+      offerings: {overflow: false}
 """
 
 OVERFLOW = """\

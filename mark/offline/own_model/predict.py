@@ -22,6 +22,7 @@ from mark.config.settings import Settings
 from mark.domain.documents import json_text, plain_number
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
+from mark.offline.own_model.own_packages import with_packages_of
 from mark.offline.own_model.streams import Part, parts_of, streams
 from mark.offline.own_model.targets import TriedModel, existing_source, tried_model
 from mark.offline.own_model.try_model import Tried, try_model
@@ -63,6 +64,7 @@ def predict_once(settings: Settings, options: PredictOptions, *, as_json: bool) 
             f"{chosen.name} is at {chosen.target}: ask that server; predict calls models in Python"
         )
     existing_source(chosen.target, chosen.folder)
+    with_packages_of(chosen)
     with redirect_stdout(sys.stderr):  # stdout is for what predict returns
         model = make_model(chosen.target, chosen.folder)
     if mistakes := class_mistakes(model):

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from mark.domain.errors import MarkError
+from mark.dispatch.hung import loads_within_s
+from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.host_spec import HostSpec, TenantSpec
 from mark.domain.member import MemberState
 from mark.serving.agent.device import Device
@@ -167,10 +168,13 @@ class _Tenancy:
 
     async def _load(self, tenant: Tenant) -> bool:
         loading = asyncio.ensure_future(tenant.backend.start())
+        within_s = loads_within_s(tenant.served.model.memory_gib)
         try:
-            await self._first_of(loading)
-            if not loading.done():
+            await self._first_of(loading, within_s)
+            if self.leaving.is_set() and not loading.done():
                 return False
+            if not loading.done():
+                raise Misconfigured(f"{tenant.name} has not loaded within {within_s:.0f} s: its process is ended")
             loading.result()
         except MarkError as error:
             log.error("%s", error, extra=self._about)  # noqa: TRY400 - the model's error, not ours
@@ -199,11 +203,11 @@ class _Tenancy:
         tenant.refuse(state)
         await self._host.call_dependency(self._host.announce)
 
-    async def _first_of(self, other: asyncio.Future[Any]) -> None:
-        """Until `other` is done, or the model is to leave."""
+    async def _first_of(self, other: asyncio.Future[Any], within_s: float | None = None) -> None:
+        """Until `other` is done, or the model is to leave, or so long has passed."""
         leaving = asyncio.ensure_future(self.leaving.wait())
         try:
-            await asyncio.wait({leaving, other}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({leaving, other}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             leaving.cancel()
 

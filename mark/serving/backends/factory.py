@@ -10,8 +10,10 @@ from typing import assert_never
 
 import numpy as np
 
+from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Parallelism
 from mark.domain.offering import Offering
+from mark.plugins.packages import kind_here
 from mark.ports import Backend, PythonModel
 from mark.protocols.oip.replies import MODEL_VERSION
 from mark.service_spec import BackendSpec, ServedModel
@@ -27,6 +29,10 @@ from mark.serving.backends.threads import processors
 from mark.serving.http.client import MAX_CONNECTIONS
 
 log = logging.getLogger(__name__)
+STREAMS_IN_AGENT = (
+    "{name} streams, which runs in its agent's own process, and has a requirements.txt: install that beside MArk, "
+    "and take the file away"
+)
 
 
 def real_time() -> float:
@@ -42,22 +48,32 @@ def python_backend(
     version: str = MODEL_VERSION,
     streams: bool = False,
     isolation: Isolation | None = None,
+    packages: Path | None = None,
     log_level: int = logging.INFO,
 ) -> PythonBackend | ReplicatedBackend:
     """A Python model with these replicas and threads, or as many as this machine has processors for.
 
     make: can be pickled where there are several replicas. Streams have one. isolation: a single replica has a
-    process of its own, too, and is kept apart. log_level: of the replicas' processes.
+    process of its own, too, and is kept apart; and so it has one with packages of its own. log_level: of the
+    replicas' processes.
     """
     parallelism = wanted.within(processors())
     if parallelism.replicas != wanted.replicas:
         log.warning("%s has a profile of %s replicas x threads; here run %s", name, wanted, parallelism)
     if streams:
+        if packages is not None:
+            raise Misconfigured(STREAMS_IN_AGENT.format(name=name))
         return PythonStreamBackend(make, name=name, version=version, threads=parallelism.threads)
-    if parallelism.replicas == 1 and isolation is None:
+    if parallelism.replicas == 1 and isolation is None and packages is None:
         return PythonBackend(make, name=name, version=version, threads=parallelism.threads)
     return ReplicatedBackend(
-        make, parallelism, name=name, version=version, isolation=isolation, log_level=log_level
+        make,
+        parallelism,
+        name=name,
+        version=version,
+        isolation=isolation,
+        packages=packages,
+        log_level=log_level,
     )
 
 
@@ -101,7 +117,13 @@ def make_backend(  # noqa: PLR0913 it is given whatever a kind needs
             make = functools.partial(make_model, spec.target, Path(spec.folder) if spec.folder else None)
             parallelism = offering.profile.parallelism
             return python_backend(
-                make, parallelism, name=served.name, version=version, streams=spec.streams, isolation=isolation
+                make,
+                parallelism,
+                name=served.name,
+                version=version,
+                streams=spec.streams,
+                isolation=isolation,
+                packages=_packages(spec, served.name),
             )
         case "oip":
             return OipBackend(spec.target, name=served.name, connections=connections, version=version)
@@ -113,3 +135,15 @@ def make_backend(  # noqa: PLR0913 it is given whatever a kind needs
             return InvocationsBackend(spec.target, connections=connections)
         case _:
             assert_never(spec.kind)
+
+
+def _packages(spec: BackendSpec, name: str) -> Path | None:
+    """The model's own packages for this machine. Misconfigured where its version was made for others."""
+    if not spec.packages:
+        return None
+    place = Path(spec.packages) / kind_here()
+    if not place.is_dir():
+        raise Misconfigured(
+            f"{name} has no packages of its own for machines of {kind_here()}: {place} is not there"
+        )
+    return place

@@ -21,13 +21,20 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
+import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+import orjson
+
+import mark
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Parallelism
 from mark.domain.tensor import TensorSpec
@@ -37,8 +44,10 @@ from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.isolation import (
     MEMORY_LOOK_S,
     Isolation,
+    Sessions,
     end_first,
     held_gib,
+    held_together_gib,
     memory_limit_gib,
     scrubbed,
 )
@@ -49,13 +58,33 @@ from mark.serving.passed_on_trace import model_call, trace_of
 
 log = logging.getLogger(__name__)
 RUN = """import sys
+_, _, packages, mark, numpy, orjson, *processors = sys.argv
+def bring(name, file):
+    spec = spec_from_file_location(name, file)
+    sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+if packages:
+    import site
+    from importlib.util import find_spec, module_from_spec, spec_from_file_location
+    site.addsitedir(packages)
+    bring("mark", mark)
 from mark.serving.backends.threads import pin
-pin([int(number) for number in sys.argv[2:]])
+pin([int(number) for number in processors])
+if packages:
+    for name, file in (("numpy", numpy), ("orjson", orjson)):
+        if find_spec(name) is None:
+            bring(name, file)
 from mark.serving.backends.replica import main
 main()"""
-"""Threads that libraries begin when they are loaded are pinned too. Not by -m: pickles name the module."""
+"""Threads that libraries begin when they are loaded are pinned too. Not by -m: pickles name the module.
+
+With packages of the model's own nothing else that is installed beside MArk is found (`plugins/packages.py`).
+"""
+OURS = (mark.__file__, np.__file__, orjson.__file__)
 PAUSE_S = 5.0
 """Between two attempts to start a replica."""
+_SESSIONS = Sessions()
+"""One look counts for all models of this agent."""
 Item = TypeVar("Item")
 
 
@@ -78,11 +107,13 @@ class ReplicatedBackend:
         name: str,
         version: str = MODEL_VERSION,
         isolation: Isolation | None = None,
+        packages: Path | None = None,
         log_level: int = logging.INFO,
     ) -> None:
         """make_model: can be pickled. parallelism: for the processors that are here.
 
-        isolation: of a model that shares its instance; None where it has it alone. A replica without a number of
+        isolation: of a model that shares its instance; None where it has it alone. packages: what it imports from
+        in place of what is installed here. A replica without a number of
         threads is not pinned, and its libraries take as many as they like.
         """
         self._name = name
@@ -103,6 +134,7 @@ class ReplicatedBackend:
                 ),
                 self._changed.set,
                 isolation,
+                packages,
             )
             for i in range(parallelism.replicas)
         ]
@@ -190,8 +222,10 @@ class _Hung(_Lost):
 class _Replica:
     """One place among the replicas: its process, and the next where that ends. `changed`: called at its start."""
 
-    def __init__(self, setup: Setup, changed: Callable[[], None], isolation: Isolation | None) -> None:
-        self._setup, self._changed, self._isolation = setup, changed, isolation
+    def __init__(
+        self, setup: Setup, changed: Callable[[], None], isolation: Isolation | None, packages: Path | None
+    ) -> None:
+        self._setup, self._changed, self._isolation, self._packages = setup, changed, isolation, packages
         self._ending: asyncio.Task[int] | None = None
         self._scratch = ""
         self._process: Process | None = None
@@ -232,7 +266,7 @@ class _Replica:
             await asyncio.gather(self._keeping, return_exceptions=True)
         await self._end()
         if self._scratch:
-            await asyncio.to_thread(shutil.rmtree, os.path.dirname(self._scratch), ignore_errors=True)
+            await asyncio.to_thread(_remove_scratch, self._scratch, self._setup.user)
 
     async def _keep(self) -> None:
         while True:
@@ -259,7 +293,8 @@ class _Replica:
         limit_gib = memory_limit_gib(self._isolation.memory_gib)
         try:
             while not (await asyncio.wait({ending}, timeout=MEMORY_LOOK_S))[0]:
-                if (found_gib := held_gib(process.pid)) > limit_gib:
+                held = _SESSIONS.of(process.pid, time.monotonic())
+                if held_gib(held) > limit_gib and (found_gib := held_together_gib(held)) > limit_gib:
                     log.error(
                         "%s holds %.2f GiB of memory and may hold %.2f: its process is ended; raise memory_gib if "
                         "it needs as much",
@@ -273,6 +308,8 @@ class _Replica:
     async def _launch(self) -> Started:
         setup = self._setup
         environment = {**os.environ, **_variables(setup.threads), "PYTHONPATH": _search_path()}
+        if self._packages is not None:
+            del environment["PYTHONPATH"]
         if self._isolation is not None:
             self._scratch = self._scratch or _scratch_folder(setup.user)
             environment = scrubbed(environment) | {"TMPDIR": self._scratch}
@@ -282,7 +319,8 @@ class _Replica:
         with theirs:
             self._reader, self._writer = await asyncio.open_connection(sock=ours)
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", RUN, str(theirs.fileno()), *map(str, setup.processors)),
+                *(sys.executable, "-P", *(() if self._packages is None else ("-S",)), "-c", RUN),
+                *(str(theirs.fileno()), str(self._packages or ""), *OURS, *map(str, setup.processors)),
                 stdin=DEVNULL,
                 stdout=_stdout(),
                 env=environment,
@@ -349,6 +387,22 @@ def _scratch_folder(user: int | None) -> str:
         os.chmod(around, 0o711)  # noqa: S103 - entered, and not listed
         os.chown(folder, user, user)
     return folder
+
+
+def _remove_scratch(folder: str, user: int | None) -> None:
+    """Remove it as its user: root that may not read whatever it likes finds no way in."""
+    if user is not None:
+        subprocess.run(  # noqa: S603
+            ["rm", "-rf", "--", folder],  # noqa: S607
+            user=user,
+            group=user,
+            extra_groups=(),
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        with suppress(OSError):
+            os.rmdir(folder)
+    shutil.rmtree(os.path.dirname(folder), ignore_errors=True)
 
 
 def _part_of(processors: Sequence[int], place: int, threads: int | None) -> tuple[int, ...]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
+import shutil
 import signal
+import stat
+import subprocess
+import sys
 import tempfile
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +27,14 @@ from mark.domain.models.profile import Parallelism
 from mark.domain.tensor import TensorSpec
 from mark.ports import BackendGone, InferReply
 from mark.serving.backends.isolation import (
-    FIRST_USER,
+    USERS,
     Isolation,
     memory_limit_gib,
     needed_folders,
     scrubbed,
     unreadable_by_others,
+    user_of,
+    user_of_installed,
 )
 from mark.serving.backends.replica_messages import (
     HEAD,
@@ -70,6 +78,16 @@ class Leaks(Tenant):
             held.append(np.ones(2**20))
 
 
+class Breeder(Tenant):
+    """Has a child that holds ever more memory, once it is told 15."""
+
+    def predict(self, inputs):
+        if (inputs["x"] == 15).any():
+            subprocess.run([sys.executable, "-c", "held = []\nwhile True: held.append(b'x' * 2**20)"], check=False)
+            signal.pause()
+        return {"y": inputs["x"][:, :1] * 0 + os.getpid()}
+
+
 class Spy(Tenant):
     """Answers with the sum of what it gets at of the process that it is told: a power of two for each kind."""
 
@@ -81,6 +99,11 @@ class Spy(Tenant):
             _reads(f"/proc/{other}/fd/0"),
             _lists(f"/proc/{other}/cwd"),
             _kills(other),
+            _traces(other),
+            _reads(f"/proc/{other}/maps"),
+            any(_reads(str(file)) for file in Path(os.environ.get("OTHERS_FILES", "/none")).rglob("*")),
+            _lists(os.environ.get("OTHERS_FILES", "/none")),
+            os.getuid() == 0 or any(int(line.split()[1], 16) for line in _capabilities()),
             any(_lists(str(folder)) for folder in Path(tempfile.gettempdir()).parent.parent.glob("mark-model-*")),
             any(name.startswith(("MARK_", "AWS_")) for name in os.environ),
             len(os.listdir("/proc/self/fd")) > 5,  # standard ones, the parent's socket, and that of listing
@@ -94,6 +117,16 @@ def _reads(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _traces(process: int) -> bool:
+    """By ptrace's PTRACE_SEIZE, which stops nothing."""
+    return ctypes.CDLL(None, use_errno=True).ptrace(0x4206, process, 0, 0) == 0
+
+
+def _capabilities() -> list[str]:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return [line for line in lines if line.startswith(("CapPrm", "CapEff", "CapAmb"))]
 
 
 def _lists(path: str) -> bool:
@@ -119,7 +152,7 @@ def run(test: Callable[[list[ReplicatedBackend]], Awaitable[None]], *models, use
                 model,
                 Parallelism(),
                 name="m",
-                isolation=Isolation(PLANNED_GIB, FIRST_USER + place if users else None),
+                isolation=Isolation(PLANNED_GIB, USERS[place] if users else None),
             )
             for place, model in enumerate(models)
         ]
@@ -190,8 +223,59 @@ def test_a_model_learns_nothing_of_its_neighbour_or_of_its_agent(of_agent, monke
         target = os.getpid() if of_agent else await number(other, 1, 1)
         assert await number(spy, target, 0) == 0
 
-    with tempfile.TemporaryFile():  # a file of the agent's that nobody else is to have open
+    with tempfile.TemporaryFile(), versions(2) as (_, others):  # a file of the agent's that nobody else has open
+        assert user_of(others) == USERS[1], "as the neighbour runs"
+        monkeypatch.setenv("OTHERS_FILES", str(others))
         run(test, Spy, Tenant, users=True)
+
+
+@contextmanager
+def versions(count: int) -> Iterator[list[Path]]:
+    """Folders of versions with a file each, claimed one after another; all may come to them."""
+    root = Path(tempfile.mkdtemp()) / ".versions"
+    try:
+        root.parent.chmod(0o711)
+        found = []
+        for number in range(count):
+            folder = root / "service" / f"model-{number}" / f"{number:012}"
+            folder.mkdir(parents=True)
+            (folder / "weights").write_text("secret")
+            found.append(folder)
+        user_of(found[0])
+        yield found
+    finally:
+        shutil.rmtree(root.parent)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives users")
+def test_each_version_has_a_user_of_its_own_that_stays_whoever_asks():
+    with versions(4) as folders:
+        with ThreadPoolExecutor() as agents:
+            users = list(agents.map(user_of, folders * 8))
+        assert users[4:] == users[:4] * 7
+        assert len(set(users)) == 4
+        assert set(users) <= set(USERS)
+        assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o750}
+
+
+def test_installed_models_have_users_of_their_own_too():
+    users: dict[str, int] = {}
+    for number in range(40):
+        users[f"model {number}"] = user_of_installed(f"model {number}", users.values())
+    assert len(set(users.values())) == 40
+    assert user_of_installed("model 0", ()) == users["model 0"]
+
+
+def test_memory_of_a_models_children_counts():
+    async def test(backends: list[ReplicatedBackend]) -> None:
+        (backend,) = backends
+        process = await number(backend, 1, 1)
+        with pytest.raises(RuntimeError, match="ended while they answered"):
+            await backend.infer([ask([15, 0])])
+        await has_ended(process)
+        assert backend.is_gone
+
+    run(test, Breeder)
 
 
 def test_a_model_that_takes_too_much_memory_to_load_does_not_start():
