@@ -217,6 +217,21 @@ def line_up(settings: Settings, experiment: Experiment, rivals: Sequence[str] = 
     return Lineup(policies=tuple(able), left_out=tuple(left_out))
 
 
+def line_up_all(settings: Settings, models: Sequence[Experiment], rivals: Sequence[str] = ()) -> Lineup:
+    """The policies that every model can run; one that the settings name must."""
+    lineups = [line_up(settings, model, rivals) for model in models]
+    if len(models) == 1:
+        return lineups[0]
+    names = [model.spec.model.name for model in models]
+    every = set.intersection(*(set(lineup.policies) for lineup in lineups))
+    return Lineup(
+        policies=tuple(name for name in lineups[0].policies if name in every),
+        left_out=tuple(
+            f"{name}: {text}" for name, one in zip(names, lineups, strict=True) for text in one.left_out
+        ),
+    )
+
+
 def _add_able(name: str, settings: Settings, experiment: Experiment, able: list[str], left_out: list[str]) -> None:
     """Add the policy to those that can run, or the reason why it cannot to the others."""
     try:

@@ -201,9 +201,39 @@ def test_models_that_lambda_cannot_answer_share_a_gpu(mark: Mark) -> None:
         assert model["slo"]["attained"] >= 0.98, model["model"]
 
 
-@pytest.mark.parametrize("command", ["sweep", "advise"])
-def test_what_looks_at_one_model_asks_for_its_name(mark: Mark, command: str) -> None:
-    answer = mark(command, "--config", "zoo/service.yaml")
+def test_a_sweep_replays_the_whole_service_and_goes_on_where_it_stopped(mark: Mark) -> None:
+    said = simulate(mark, "--policy", "hedged,fleet-per-model")
+    flags = ("--policy", "hedged,fleet-per-model", "--set", "forecaster=last-value", "--workers", "1")
+
+    def sweep(config: str = "zoo/service.yaml") -> tuple[dict[str, Any], str]:
+        answer = mark("sweep", "--config", config, *flags, "--out", "swept", "--json")
+        assert answer.status == 0, answer.err
+        return json.loads(answer.out), answer.err
+
+    found, _ = sweep()
+    again, told = sweep()
+    apart = Path("zoo/apart.yaml")
+    given = yaml.safe_load(Path("zoo/service.yaml").read_text())
+    given["service"]["serve"][0]["sharing"] = "alone"
+    apart.write_text(yaml.safe_dump(given))
+    other, _ = sweep(str(apart))
+
+    shared = ("cost_usd", "models", "hosts_usd", "shared", "instances_rented")
+    assert [{key: cell[key] for key in shared} for cell in found["cells"]] == [
+        {key: run[key] for key in shared} for run in said["runs"]
+    ]
+    assert told == "note: 3 of 3 replays and yardsticks are there already\n"
+    assert again["rows"] == found["rows"]
+    assert other["rows"] != found["rows"], "with whom a model shares is part of a result's key"
+    row = next(row for row in found["rows"] if row["policy"] == "hedged")
+    assert row["keeps_objective"]
+    assert [model["model"] for model in row["models"]] == ["a", "b", "c"]
+    assert row["attained"]["mean"] == min(model["attained"]["mean"] for model in row["models"])
+    assert "Models with hedged" in Path("swept/sweep.html").read_text()
+
+
+def test_advice_asks_for_the_name_of_one_model(mark: Mark) -> None:
+    answer = mark("advise", "--config", "zoo/service.yaml")
     assert (answer.status, answer.out) == (2, "")
     assert answer.err.strip().endswith("add --model, one of a, b, c")
 

@@ -85,11 +85,12 @@ def service_document(runs: Sequence[ServiceRun], now: Present = SAGEMAKER) -> Se
     """The verdict, then one object a run, in the given order."""
     return {
         "verdict": verdict_document(service_replay_verdict(runs, now)) if runs else None,
-        "runs": [_run(run) for run in runs],
+        "runs": [service_run_document(run) for run in runs],
     }
 
 
-def _run(run: ServiceRun) -> ServiceRunObject:
+def service_run_document(run: ServiceRun) -> ServiceRunObject:
+    """The object of one run."""
     return {
         "policy": run.policy,
         "duration_s": finite(run.duration_s),
