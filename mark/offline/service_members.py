@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from mark.catalog.commitment_bill import left_by_standing
 from mark.config.footprint import footprint_of
 from mark.config.policies import chosen_overrides, usable_cache
 from mark.config.served import each_model
@@ -14,7 +16,7 @@ from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
 from mark.domain.service_cap import NOTHING, ServiceCap, Takes, takes_of
-from mark.offline.experiments import make_experiment
+from mark.offline.experiments import make_experiment, replayed_commitments
 from mark.offline.workloads import chosen_workload
 from mark.report.formatting import format_duration
 from mark.simulator.engine.compiled import compiled_device_kernel, compiled_kernel
@@ -102,13 +104,15 @@ def replay_members(
     progress: Progress = lambda _doing, _share: None,
 ) -> tuple[ServiceRun, tuple[RunResult, ...]]:
     """All models under one policy: the run of the service, and the results of its models."""
-    cache = usable_cache()
+    cache, footprint = usable_cache(), footprint_of(settings, models=len(members))
+    footprint = replace(footprint, commitments=replayed_commitments(footprint))
     replayed = replay_service(
         members,
         policy,
         kernels=(compiled_kernel(cache), compiled_device_kernel(cache)),
         overrides=chosen_overrides(settings),
+        owned=left_by_standing(footprint.commitments, footprint),
         journals=journals,
         progress=progress,
     )
-    return join_runs(replayed, footprint_of(settings, models=len(members))), replayed.results
+    return join_runs(replayed, footprint), replayed.results

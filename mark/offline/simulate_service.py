@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,9 @@ from mark.simulator.experiment import Experiment
 from mark.simulator.service_replay import NOWHERE
 from mark.simulator.service_run import ServiceRun
 
+COUNTED_APART = "each model's plan counts on all of the account's quotas and of Lambda's concurrency"
+"""Caveat: a service's replay does not share these between its models yet."""
+
 
 def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_of: LoadOf = recorded_load) -> None:
     """Replay all models of the service under each policy; print the service's bill, its models and the verdict.
@@ -35,8 +38,7 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_o
     members = service_members(settings, load_of)
     check_same_span(members)
     models = [member.experiment for member in members]
-    for text in _left_out(settings):
-        note(text)
+    note(COUNTED_APART)
     policies = _policies(settings, models, now, compare=compare)
     folder = JournalFolder(settings.out) if settings.out is not None else None
     outcome: ReplayOutcome[ServiceRun] = ReplayOutcome()
@@ -75,13 +77,6 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_o
         )
 
     finish_replays(outcome, len(policies), replay=replay, draw=draw, tell=tell)
-
-
-def _left_out(settings: Settings) -> Iterator[str]:
-    """Caveats: a service's replay does not share these between its models yet."""
-    yield "each model's plan counts on all of the account's quotas and of Lambda's concurrency"
-    if settings.account.commitments is not None:
-        yield "the account's commitments are left out: replay one model (--model) to see what they cover"
 
 
 def _policies(settings: Settings, models: Sequence[Experiment], now: Present, *, compare: bool) -> tuple[str, ...]:

@@ -16,14 +16,15 @@ from typing import NamedTuple
 import numpy as np
 
 from mark.catalog.billing import Load, bill_fleet, bill_managed, bill_scheduled, cost_of, gateway_count
-from mark.catalog.commitment_bill import commitment_words
+from mark.catalog.commitment_bill import HourlyUsage, bill_commitments, commitment_words
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
-from mark.controller.runner import Controller, Journal, no_shared_rps
+from mark.controller.runner import Controller, Journal, no_new_commitments, no_shared_rps
 from mark.controller.state import Decision, Observation
 from mark.dispatch.qos import QosRule
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
+from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit
 from mark.domain.fleet import FleetView
 from mark.domain.load.outcomes import NO_OUTCOMES
@@ -35,7 +36,7 @@ from mark.domain.plan import Plan, PlanRequest
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
-from mark.simulator.commitment_bill import bill_replayed
+from mark.simulator.commitment_bill import replayed_usage
 from mark.simulator.engine.central_plane import CentralEngine, CentralServing
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine, EngineSetup
@@ -268,7 +269,7 @@ def engine_setup(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> En
 class ModelReplay:
     """One model in a replay: its controller, its instances and its engine, moved from event to event."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 it is given every part of a replay
         self,
         scenario: Scenario,
         bundle: PolicyBundle,
@@ -278,6 +279,7 @@ class ModelReplay:
         journal: Journal,
         *,
         shared_rps: Callable[[], float | None] = no_shared_rps,
+        commitments: Callable[[], Commitments | None] = no_new_commitments,
         nodes: PodNodes | None = None,
     ) -> None:
         policy, workload = bundle.controller, scenario.workload
@@ -317,6 +319,7 @@ class ModelReplay:
             journal=self._recorder,
             history=history,
             shared_rps=shared_rps,
+            commitments=commitments,
             explained=scenario.explained,
             divide=self._divided,
         )
@@ -402,7 +405,9 @@ class ModelReplay:
         """The figures of the run. shared: lines of its bill beside its own cloud's."""
         scenario, bundle, engine, cloud = self._scenario, self._bundle, self._engine, self._cloud
         load = self._load()
-        bill = (*shared, *self._bill(load))
+        used = replayed_usage(bundle, cloud.usages, self._prices, engine, self._start_s)
+        hours = used.hours()
+        bill = (*shared, *self._bill(load), *self._bill_commitments(used, load))
         invocations, cold = engine.invocations()
         capacity = np.array([self._offerings[name].capacity_rps for name in self._names])
         return RunResult(
@@ -423,6 +428,7 @@ class ModelReplay:
             latency=engine.latency(),
             cost=cost_of(bill),
             bill=bill,
+            usage=hours,
             gateways=gateway_count(scenario.footprint, load.peak_rps, load.mib_per_s) if bundle.overhead else None,
             load=load,
             cold_starts=cold,
@@ -487,16 +493,26 @@ class ModelReplay:
             payload_mib=self._scenario.model.payload_mib,
         )
 
-    def _bill(self, load: Load) -> tuple[BillLine, ...]:
-        bundle, cloud, footprint = self._bundle, self._cloud, self._scenario.footprint
-        prices = {
-            name: offering.usd_per_hour
-            * (bundle.gpu_price_factor if offering.instance_type.accelerator else bundle.cpu_price_factor)
+    @property
+    def _prices(self) -> dict[str, float]:
+        """USD an hour by offering, a managed service's premium in it."""
+        cpu, gpu = self._bundle.cpu_price_factor, self._bundle.gpu_price_factor
+        return {
+            name: offering.usd_per_hour * (gpu if offering.instance_type.accelerator else cpu)
             for name, offering in self._offerings.items()
         }
+
+    def running(self) -> Iterator[tuple[str, float]]:
+        """Instances that are billed now: the offering of each, and its price, USD an hour."""
+        prices = self._prices
+        for name, count in self._cloud.observe().awake.items():
+            yield from [(name, prices[name])] * count
+
+    def _bill(self, load: Load) -> tuple[BillLine, ...]:
+        bundle, cloud, footprint = self._bundle, self._cloud, self._scenario.footprint
         fleet = bill_fleet(
             FleetUsage(usages=tuple(cloud.usages), asleep_s=cloud.asleep_s, running_s=cloud.running_s),
-            prices,
+            self._prices,
             self._offerings.values(),
             overflow=bundle.controller.overflow,
             lambda_usage=self._engine.lambda_usage(),
@@ -505,10 +521,17 @@ class ModelReplay:
             overhead=bundle.overhead,
         )
         managed = bill_managed(bundle.charges, footprint.prices, load)
-        owned = bill_replayed(
-            bundle, footprint, cloud.usages, prices, load, self._engine, self._start_s, self._end_s
-        )
-        return fleet + self._bill_scheduled() + managed + owned
+        return fleet + self._bill_scheduled() + managed
+
+    def _bill_commitments(self, used: HourlyUsage, load: Load) -> tuple[BillLine, ...]:
+        """The commitments of a model that has the account for itself."""
+        footprint = self._scenario.footprint
+        if not footprint.commitments:
+            return ()
+        if self._bundle.overhead:
+            gateways = gateway_count(footprint, load.peak_rps, load.mib_per_s)
+            used.add_footprint(footprint, self._start_s, self._end_s, gateways=gateways)
+        return bill_commitments(footprint.commitments, used.hours(), self._start_s, self._end_s)
 
     def _bill_scheduled(self) -> tuple[BillLine, ...]:
         """Lambda's environments that are provisioned by the hour; of a second's calls so many as fit find one."""

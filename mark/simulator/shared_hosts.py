@@ -7,7 +7,7 @@ is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mark.catalog.billing import bill_instances, bill_running
@@ -53,9 +53,13 @@ class SharedFleet:
 
     def bill(self, footprint: Footprint) -> tuple[BillLine, ...]:
         """Their lines of a bill."""
-        prices = {name: offering.usd_per_hour for name, offering in self.offerings.items()}
         running = bill_running(footprint, self.usage.running_s) if self.overhead else ()
-        return (*bill_instances(self.usage.usages, prices), *running)
+        return (*bill_instances(self.usage.usages, self.usd_per_hour), *running)
+
+    @property
+    def usd_per_hour(self) -> dict[str, float]:
+        """List price of an instance by offering."""
+        return {name: offering.usd_per_hour for name, offering in self.offerings.items()}
 
 
 class SharedHosts:
@@ -148,6 +152,11 @@ class SharedHosts:
         self._cloud.close(self._end_s)
         fleet = SharedFleet.of(self._cloud, self._offerings, duration_s=self._end_s - self._start_s)
         return replace(fleet, decisions=tuple(self._decisions))
+
+    def running(self) -> Iterator[tuple[str, float]]:
+        """Instances that are billed now: the offering of each, and its list price, USD an hour."""
+        for name, count in self._cloud.observe().awake.items():
+            yield from [(name, self._offerings[name].usd_per_hour)] * count
 
     def tenants(self) -> dict[str, tuple[str, ...]]:
         """Models that take requests on each instance that serves, by its id."""

@@ -63,6 +63,25 @@ def test_small_models_share_an_instance_and_pay_for_one(mark: Mark) -> None:
     assert "Not in these rows: 1.0 shared instances, " in said["out"]
 
 
+def test_commitments_of_the_account_are_paid_and_used_once(mark: Mark) -> None:
+    reserved = {"name": "two", "instance_type": "c5.large", "count": 2, "usd_per_hour": 0.05}
+    owned = {"format": "mark-commitments/1", "reserved_instances": [reserved]}
+    Path("zoo/owned.json").write_text(json.dumps(owned))
+    said = simulate(mark, "--policy", "hedged,fleet-per-model", account={"commitments": "owned.json"})
+
+    shared, apart = said["runs"]
+    assert shared["hosts_usd"] > 0.5 * 0.085  # half an hour of the c5.large that they share
+    assert apart["instances_rented"] == pytest.approx(2.0, abs=0.01), "three models, and two that are paid for"
+    for run in said["runs"]:
+        paid_usd = 2 * 0.5 * 0.05  # for half an hour, whoever uses them; less than a minute is billed as one
+        assert run["commitments_usd"] == pytest.approx(paid_usd - run["cost_usd"]["instances"], abs=2e-3)
+        own = sum(model["cost_usd"]["total"] for model in run["models"])
+        parts = own + run["hosts_usd"] + run["around_usd"] + run["commitments_usd"]
+        assert run["cost_usd"]["total"] == pytest.approx(parts, rel=1e-6)
+    planned = json.loads(mark("plan", "--config", "zoo/service.yaml", "--json").out)
+    assert planned["commitments"]["covered_usd_per_hour"] == pytest.approx(0.085)
+
+
 def explained(mark: Mark, *arguments: str) -> dict[str, Any]:
     answer = mark("explain", "run", *arguments, "--json")
     assert answer.status == 0, answer.err

@@ -65,6 +65,8 @@ class ServiceRunObject(TypedDict):
     #: Of the total: instances that several models share, and what stands around all fleets.
     hosts_usd: float | None
     around_usd: float | None
+    #: The account's commitments: their price less what they cover of the rest; 0 where it has none.
+    commitments_usd: float | None
     #: Rented and ready for all models together, in the mean over time.
     instances_rented: float | None
     models: list[ServiceModelObject]
@@ -98,6 +100,7 @@ def service_run_document(run: ServiceRun) -> ServiceRunObject:
         "usd_per_month": finite(usd_per_month(run)),
         "hosts_usd": finite(run.hosts_usd),
         "around_usd": finite(run.around_usd),
+        "commitments_usd": finite(run.commitments_usd),
         "instances_rented": finite(run.instances_rented),
         "models": [_model(model) for model in run.models],
         "shared": [_shared(one) for one in run.shared],

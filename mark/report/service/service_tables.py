@@ -111,6 +111,11 @@ def _instances(model: ModelRun) -> str:
 def around_sentence(run: ServiceRun) -> str:
     """The parts of the total that no model's row has, and the length that stands for a month."""
     shared = (f"{run.hosts:.1f} shared instances", run.hosts_usd)
-    parts = (*((shared,) if run.hosts_usd else ()), ("overhead that all models share", run.around_usd))
+    owned = ("commitments less what they cover", run.commitments_usd)
+    parts = (
+        *((shared,) if run.hosts_usd else ()),
+        ("overhead that all models share", run.around_usd),
+        *((owned,) if run.commitments_usd else ()),
+    )
     left = "; ".join(f"{name}, {usd_per_month_words(a_month(usd, run.duration_s))} a month" for name, usd in parts)
     return f"Not in these rows: {left}. A month is 730 h like the {format_duration(run.duration_s)} replayed."
