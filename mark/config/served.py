@@ -60,6 +60,11 @@ def model_names(settings: Settings) -> tuple[str, ...]:
     return tuple(one.model for _, one in each_model(settings))
 
 
+def is_service(settings: Settings) -> bool:
+    """True where the settings serve several models and name none of them."""
+    return len(settings.service.serve) > 1 and settings.model is None
+
+
 def settings_of_model(settings: Settings, name: str) -> Settings:
     """Settings of one model of a service: its own, and the service's where it says nothing."""
     found = {one.model: merged for merged, one in each_model(settings)}

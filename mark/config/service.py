@@ -215,16 +215,11 @@ class AwsSettings(Part):
     max_usd_per_hour: Positive | None = Field(
         None,
         description="No launch, and no standby's waking, that would take the price of all models' instances above "
-        "this. Where they want more, replays and plans give it to where it saves most; a service that runs gives "
-        "it to whoever asks first. Left out, `mark deploy` takes twice what the busiest minute so far costs on "
-        "demand, and `mark up` no limit.",
+        "this. Where they want more, it goes to where it saves most. Left out, `mark deploy` takes twice what the "
+        "busiest minute so far costs on demand, and `mark up` no limit.",
     )
-    max_vcpus: Positive | None = Field(
-        None, description="The same in vCPUs of all models' instances; for replays and plans only."
-    )
-    max_gpus: Positive | None = Field(
-        None, description="The same in their accelerators; for replays and plans only."
-    )
+    max_vcpus: Positive | None = Field(None, description="The same in vCPUs of all models' instances.")
+    max_gpus: Positive | None = Field(None, description="The same in their accelerators.")
     ask_above_usd_per_hour: Positive | None = Field(
         None,
         description="`mark up` asks before it starts a first plan that costs more than this an hour, all in all; "

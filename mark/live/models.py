@@ -103,12 +103,6 @@ def make_live_models(settings: Settings, known: Mapping[str, Tensors] = NOTHING)
             )
     check_events(settings, names)
     models = [_make(one, entry, settings.service.name, known) for one, entry in each_model(settings)]
-    for key, limit in (("max_vcpus", settings.service.aws.max_vcpus), ("max_gpus", settings.service.aws.max_gpus)):
-        if limit is not None:
-            raise Misconfigured(
-                f"service.aws.{key} is kept by replays and plans only: leave it out of a service that runs, or "
-                "limit that by max_usd_per_hour"
-            )
     budget = settings.policy.budget_usd_per_hour
     if budget is not None and all(model.bundle.controller.pool is None for model in models):
         raise Misconfigured(

@@ -19,6 +19,7 @@ from mark.config.settings import (
 )
 from mark.dispatch.qos import QosPool, QosRule
 from mark.dispatch.qos_policy import QosNetwork
+from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.offering import Market
@@ -109,10 +110,7 @@ def make_experiment(
     chosen = chosen_policies(settings)
     load = workload or chosen_workload(settings)
     wishes = replace(chosen_variants(settings), read_policy=policy_reader(settings))
-    # dates are those of the account, not of the load: what holds today holds for all of it
-    if owned is None:
-        owned = chosen.footprint.commitments.active_at(time.time())
-    owned = replace(owned, zones=chosen.footprint.zones).without_terms()
+    owned = replayed_commitments(chosen.footprint, owned)
     chosen = replace(
         chosen,
         footprint=replace(chosen.footprint, commitments=owned),
@@ -135,6 +133,16 @@ def make_experiment(
     experiment = Experiment(spec, kernel=compiled_kernel(cache), build_forecaster=build_forecaster)
     _check_faults(settings, experiment)
     return experiment
+
+
+def replayed_commitments(footprint: Footprint, owned: Commitments | None = None) -> Commitments:
+    """The account's commitments as a replay has them: those that hold today, unless others are given.
+
+    Dates are those of the account, not of the load: what holds today holds for all of it.
+    """
+    if owned is None:
+        owned = footprint.commitments.active_at(time.time())
+    return replace(owned, zones=footprint.zones).without_terms()
 
 
 def policy_reader(settings: Settings) -> Callable[[QosPool], QosNetwork]:
@@ -215,6 +223,21 @@ def line_up(settings: Settings, experiment: Experiment, rivals: Sequence[str] = 
     if not able:
         raise Misconfigured(f"no policy can run: {'; '.join(left_out)}")
     return Lineup(policies=tuple(able), left_out=tuple(left_out))
+
+
+def line_up_all(settings: Settings, models: Sequence[Experiment], rivals: Sequence[str] = ()) -> Lineup:
+    """The policies that every model can run; one that the settings name must."""
+    lineups = [line_up(settings, model, rivals) for model in models]
+    if len(models) == 1:
+        return lineups[0]
+    names = [model.spec.model.name for model in models]
+    every = set.intersection(*(set(lineup.policies) for lineup in lineups))
+    return Lineup(
+        policies=tuple(name for name in lineups[0].policies if name in every),
+        left_out=tuple(
+            f"{name}: {text}" for name, one in zip(names, lineups, strict=True) for text in one.left_out
+        ),
+    )
 
 
 def _add_able(name: str, settings: Settings, experiment: Experiment, able: list[str], left_out: list[str]) -> None:

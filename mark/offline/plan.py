@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from mark.config.served import as_rolled_out
 from mark.config.settings import Settings
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.applied import apply
+from mark.domain.commitments.eligible import Usage
 from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
@@ -100,11 +101,7 @@ def plan_settings(
     else:
         _show(plan, terms, excuses, supply=supply)
         if covered is not None:
-            show_prose(
-                f"Commitments of {figure(covered['paid_usd_per_hour'])} USD/h are paid in any case: the fleet and "
-                f"what stands around it use {figure(covered['used_usd_per_hour'])} of it, for "
-                f"{figure(covered['covered_usd_per_hour'])} on demand. The plan's prices are what is paid beyond."
-            )
+            show_prose(covered_sentence(covered), "The plan's prices are what is paid beyond.")
         show_prose(overhead_line(footprint), shape_line(advice))
         if pays_from is not None:
             show_prose(f"At less than {rate_words(pays_from)} of a constant load Lambda alone would cost less.")
@@ -233,12 +230,26 @@ def _covered(plan: Plan, supply: Supply, footprint: Footprint, owned: Commitment
     used.add_footprint(footprint, 0.0, SECONDS_PER_HOUR, gateways=gateway_count(footprint, 0.0))
     for item in plan.counts:
         used.add_running(item.offering, price[item.offering], 0.0, SECONDS_PER_HOUR, count=item.count)
-    found = apply(owned, used.hours()[0])
+    return covered_document(owned, used.hours()[0])
+
+
+def covered_document(owned: Commitments, hour: Sequence[Usage]) -> dict[str, float]:
+    """Use of commitments by an hour, USD."""
+    found = apply(owned, hour)
     return {
         "paid_usd_per_hour": found.paid_usd,
         "used_usd_per_hour": found.used_usd,
         "covered_usd_per_hour": found.covered_usd,
     }
+
+
+def covered_sentence(covered: Mapping[str, float]) -> str:
+    """The same in words."""
+    paid, used, on_demand = (figure(covered[f"{part}_usd_per_hour"]) for part in ("paid", "used", "covered"))
+    return (
+        f"Commitments of {paid} USD/h are paid in any case: the fleet and what stands around it use {used} of it, "
+        f"for {on_demand} on demand."
+    )
 
 
 def _candidates(supply: Supply, running: Sequence[tuple[str, int]]) -> tuple[Offering, ...]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TypedDict
 
 import numpy as np
 from rich.table import Table
 
-from mark.catalog.billing import SECONDS_PER_HOUR
+from mark.catalog.billing import SECONDS_PER_HOUR, gateway_count
+from mark.catalog.commitment_bill import HourlyUsage, left_by_standing
 from mark.config.footprint import footprint_of
 from mark.config.policies import ALL, chosen_overrides
 from mark.config.service import ServedSettings
@@ -34,11 +36,16 @@ from mark.controller.sharing import (
 )
 from mark.controller.tenancy import HostUse, TenantUse, host_uses
 from mark.domain.billing.footprint import Footprint
+from mark.domain.commitments.applied import left_for_each
+from mark.domain.commitments.eligible import Usage, running_hour
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.figures import figure
+from mark.domain.host_spec import SHARED
 from mark.domain.plan import Plan, PlannedCount, PlanRequest
 from mark.domain.service_cap import NOTHING
+from mark.offline.experiments import replayed_commitments
+from mark.offline.plan import covered_document, covered_sentence
 from mark.offline.service_members import LoadOf, recorded_load, service_members
 from mark.policies.bundles import PolicyBundle
 from mark.report.formatting import MISSING, format_duration, format_rps, milliseconds, percent, usd
@@ -87,12 +94,17 @@ class ModelPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlan:
-    """The plan of a service. looked_s: seconds of load before the moment that it looked at."""
+    """The plan of a service. looked_s: seconds of load before the moment that it looked at.
+
+    commitments: use of the account's commitments, USD an hour; None where it has none. They are taken off the
+    prices of the models' own instances; those of shared instances are on demand.
+    """
 
     policy: str
     models: tuple[ModelPlan, ...]
     hosts: tuple[HostUse, ...]
     looked_s: float
+    commitments: dict[str, float] | None = None
 
     @property
     def usd_per_hour(self) -> float:
@@ -120,17 +132,20 @@ def plan_service(
     policy = next((name for name in settings.policies if name != ALL), "hedged")
     with progress() as report:
         members = service_members(settings, partial(_load_before, load_of=load_of))
-        planned = plan_members(settings, members, policy, report)
+        footprint = footprint_of(settings, models=len(members))
+        footprint = replace(footprint, commitments=replayed_commitments(footprint))
+        planned = plan_members(settings, members, policy, report, footprint)
     models = [member.experiment for member in members]
-    footprint = footprint_of(settings, models=len(members))
     if as_json:
         show_json(plan_service_document(planned, models, footprint))
     else:
         _show(planned, models, footprint)
 
 
-def plan_members(settings: Settings, members: Sequence[Member], policy: str, report: Report) -> ServicePlan:
-    """The plan of these models at the start of their workloads."""
+def plan_members(
+    settings: Settings, members: Sequence[Member], policy: str, report: Report, footprint: Footprint
+) -> ServicePlan:
+    """The plan of these models at the start of their workloads. footprint: what stands around all of them."""
     overrides = chosen_overrides(settings)
     models = [member.experiment for member in members]
     ready = [model.ready(policy, overrides=overrides, progress=report) for model in models]
@@ -146,7 +161,14 @@ def plan_members(settings: Settings, members: Sequence[Member], policy: str, rep
         if divider.cap:
             packing = within_cap(packing, sharers, histories, divider, NOTHING)
         hosts = host_uses(packing, sharers, histories)
-    wishes = [_wish(model, one.bundle, hosts, report) for model, one in zip(models, ready, strict=True)]
+    used, wishes = {SHARED: running_hour((host.offering, host.usd_per_hour) for host in hosts)}, []
+    for model, one in sorted(zip(models, ready, strict=True), key=lambda pair: pair[0].spec.model.name):
+        name, left = model.spec.model.name, left_by_standing(footprint.commitments, footprint)
+        left = left_for_each(left, {**used, name: ()})[name]
+        controlled = replace(one.bundle.controller, commitments=left)
+        wishes.append(_wish(model, replace(one.bundle, controller=controlled), hosts, report))
+        used[name] = _hour_of(wishes[-1])
+    wishes.sort(key=lambda wish: [model.spec.model.name for model in models].index(wish.model))
     for wish in wishes if divider.cap else ():
         if wish.plan is not None:
             divider.claim(wish.model, wish.request, wish.plan)
@@ -154,7 +176,18 @@ def plan_members(settings: Settings, members: Sequence[Member], policy: str, rep
         _model_plan(wish, expected_load(history), divider) for wish, history in zip(wishes, histories, strict=True)
     ]
     looked_s = len(histories[0]) * UNIT_S if histories else 0.0
-    return ServicePlan(policy=policy, models=tuple(plans), hosts=hosts, looked_s=looked_s)
+    around = HourlyUsage()
+    around.add_footprint(footprint, 0.0, SECONDS_PER_HOUR, gateways=gateway_count(footprint, 0.0))
+    hour = [*around.hours()[0], *chain.from_iterable(used.values())]
+    covered = covered_document(footprint.commitments, hour) if footprint.commitments else None
+    return ServicePlan(policy=policy, models=tuple(plans), hosts=hosts, looked_s=looked_s, commitments=covered)
+
+
+def _hour_of(wish: _Wish) -> tuple[Usage, ...]:
+    """An hour of the model's own instances, at their prices on demand."""
+    prices = {item.name: item.usd_per_hour for item in wish.policy.known_offerings}
+    counts = () if wish.plan is None else wish.plan.counts
+    return running_hour((item.offering, prices[item.offering]) for item in counts for _ in range(item.count))
 
 
 def _load_before(settings: Settings, entry: ServedSettings, load_of: LoadOf) -> Workload:
@@ -319,8 +352,11 @@ class PlanServiceDocument(TypedDict):
     looked_s: float
     models: list[ModelPlanObject]
     shared: list[SharedInstanceObject]
-    #: All models together, without overhead.
+    #: All models together, without overhead: own instances at what is paid beyond commitments, shared ones on
+    #: demand.
     usd_per_hour: float
+    #: Use of the account's commitments by an hour of the plan; null where it has none.
+    commitments: dict[str, float] | None
     overhead_usd_per_month: float
     #: Profiles that nobody measured, by model.
     assumed_profiles: dict[str, list[str]]
@@ -336,6 +372,7 @@ def plan_service_document(
         "models": [_model_object(model) for model in planned.models],
         "shared": [host_object(host) for host in planned.hosts],
         "usd_per_hour": planned.usd_per_hour,
+        "commitments": planned.commitments,
         "overhead_usd_per_month": overhead_usd_per_month(footprint),
         "assumed_profiles": {
             model.spec.model.name: list(model.supply.assumed) for model in models if model.supply.assumed
@@ -405,6 +442,11 @@ def _show(planned: ServicePlan, models: Sequence[Experiment], footprint: Footpri
     for model in planned.models:
         if model.lambda_usd is None and model.left_rps > 0:
             show_prose(f"{model.model}: nobody answers {format_rps(model.left_rps)} requests/s ({model.reason})")
+    if planned.commitments is not None:
+        show_prose(
+            covered_sentence(planned.commitments),
+            "Prices of own instances are what is paid beyond; those of shared instances are on demand.",
+        )
     show_prose(overhead_line(footprint))
     for one in models:
         for text in one.supply.assumed:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from mark.catalog.commitment_bill import left_by_standing
+from mark.config.footprint import footprint_of
+from mark.config.policies import chosen_overrides, usable_cache
 from mark.config.served import each_model
 from mark.config.service import ServedSettings, Sharing
 from mark.config.settings import Settings
@@ -12,21 +16,19 @@ from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
 from mark.domain.service_cap import NOTHING, ServiceCap, Takes, takes_of
-from mark.offline.experiments import make_experiment
+from mark.offline.experiments import make_experiment, replayed_commitments
 from mark.offline.workloads import chosen_workload
 from mark.report.formatting import format_duration
-from mark.simulator.experiment import Experiment
+from mark.simulator.engine.compiled import compiled_device_kernel, compiled_kernel
+from mark.simulator.experiment import Experiment, Progress
+from mark.simulator.results import RunResult
 from mark.simulator.rng import seed_of
-from mark.simulator.service_replay import Member
+from mark.simulator.service_replay import NOWHERE, Member, ServiceJournals, replay_service
+from mark.simulator.service_run import ServiceRun, join_runs
 from mark.simulator.workload import Workload
 
 LoadOf = Callable[[Settings, ServedSettings], Workload]
 """The load of one model, by its own settings."""
-
-
-def is_service(settings: Settings) -> bool:
-    """True where the settings serve several models and name none of them."""
-    return len(settings.service.serve) > 1 and settings.model is None
 
 
 def recorded_load(settings: Settings, entry: ServedSettings) -> Workload:
@@ -91,3 +93,26 @@ def check_same_span(members: Sequence[Member]) -> None:
         raise Misconfigured(
             f"a service's models are replayed for the same time, not {said}; give a --start-s and a --duration-s"
         )
+
+
+def replay_members(
+    settings: Settings,
+    members: Sequence[Member],
+    policy: str,
+    *,
+    journals: ServiceJournals = NOWHERE,
+    progress: Progress = lambda _doing, _share: None,
+) -> tuple[ServiceRun, tuple[RunResult, ...]]:
+    """All models under one policy: the run of the service, and the results of its models."""
+    cache, footprint = usable_cache(), footprint_of(settings, models=len(members))
+    footprint = replace(footprint, commitments=replayed_commitments(footprint))
+    replayed = replay_service(
+        members,
+        policy,
+        kernels=(compiled_kernel(cache), compiled_device_kernel(cache)),
+        overrides=chosen_overrides(settings),
+        owned=left_by_standing(footprint.commitments, footprint),
+        journals=journals,
+        progress=progress,
+    )
+    return join_runs(replayed, footprint), replayed.results

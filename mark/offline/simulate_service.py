@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from mark.config.footprint import footprint_of
-from mark.config.policies import chosen_overrides, usable_cache
 from mark.config.settings import Settings
-from mark.offline.experiments import line_up, told_present, verdict_rivals, warm_engine
+from mark.offline.experiments import line_up_all, told_present, verdict_rivals, warm_engine
 from mark.offline.out_folder import JournalFolder
 from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
-from mark.offline.service_members import LoadOf, check_same_span, recorded_load, service_members
+from mark.offline.service_members import LoadOf, check_same_span, recorded_load, replay_members, service_members
 from mark.policies.bundles import FLEET_PER_MODEL
 from mark.policies.present import Present, parse_present
 from mark.report.service.service_document import service_document
@@ -21,10 +20,12 @@ from mark.report.service.service_page import write_service_report
 from mark.report.service.service_tables import models_table, policies_table
 from mark.report.service.service_verdict import lead_run, service_replay_verdict
 from mark.report.terminal import Report, note
-from mark.simulator.engine.compiled import compiled_device_kernel, compiled_kernel
 from mark.simulator.experiment import Experiment
-from mark.simulator.service_replay import NOWHERE, Member, ServiceJournals, replay_service
-from mark.simulator.service_run import ServiceRun, join_runs
+from mark.simulator.service_replay import NOWHERE
+from mark.simulator.service_run import ServiceRun
+
+COUNTED_APART = "each model's plan counts on all of the account's quotas and of Lambda's concurrency"
+"""Caveat: a service's replay does not share these between its models yet."""
 
 
 def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_of: LoadOf = recorded_load) -> None:
@@ -37,8 +38,7 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_o
     members = service_members(settings, load_of)
     check_same_span(members)
     models = [member.experiment for member in members]
-    for text in _left_out(settings):
-        note(text)
+    note(COUNTED_APART)
     policies = _policies(settings, models, now, compare=compare)
     folder = JournalFolder(settings.out) if settings.out is not None else None
     outcome: ReplayOutcome[ServiceRun] = ReplayOutcome()
@@ -48,7 +48,15 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_o
         for place, policy in enumerate(policies):
             label = f"{policy} ({place + 1} of {len(policies)})"
             journals = NOWHERE if folder is None else folder.service_journals(policy)
-            outcome.runs.append(_run(settings, members, policy, label, report, journals))
+            outcome.runs.append(
+                replay_members(
+                    settings,
+                    members,
+                    policy,
+                    journals=journals,
+                    progress=partial(_labelled, report, label),
+                )[0]
+            )
 
     def draw() -> Path | None:
         if folder is None:
@@ -71,43 +79,16 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_o
     finish_replays(outcome, len(policies), replay=replay, draw=draw, tell=tell)
 
 
-def _left_out(settings: Settings) -> Iterator[str]:
-    """Caveats: a service's replay does not share these between its models yet."""
-    yield "each model's plan counts on all of the account's quotas and of Lambda's concurrency"
-    if settings.account.commitments is not None:
-        yield "the account's commitments are left out: replay one model (--model) to see what they cover"
-
-
 def _policies(settings: Settings, models: Sequence[Experiment], now: Present, *, compare: bool) -> tuple[str, ...]:
     """The policies that every model can run; one that the settings name must."""
     told = told_present(settings, now)
     rivals = dict.fromkeys((FLEET_PER_MODEL,) if compare else ())
     rivals |= dict.fromkeys(name for model in models for name in (verdict_rivals(model, now) if compare else told))
-    named = dict.fromkeys(settings.policies)
-    lineups = [line_up(settings, model, tuple(rivals)) for model in models]
-    for model, lineup in zip(models, lineups, strict=True):
-        for text in lineup.left_out:
-            note(f"{model.spec.model.name}: {text}")
-    every = [set(lineup.policies) for lineup in lineups]
-    return tuple(name for name in (*named, *rivals) if all(name in able for able in every))
+    lineup = line_up_all(settings, models, tuple(rivals))
+    for text in lineup.left_out:
+        note(text)
+    return lineup.policies
 
 
-def _run(
-    settings: Settings,
-    members: Sequence[Member],
-    policy: str,
-    label: str,
-    report: Report,
-    journals: ServiceJournals,
-) -> ServiceRun:
-    """All models under one policy."""
-    cache = usable_cache()
-    replayed = replay_service(
-        members,
-        policy,
-        kernels=(compiled_kernel(cache), compiled_device_kernel(cache)),
-        overrides=chosen_overrides(settings),
-        journals=journals,
-        progress=lambda doing, share: report(f"{label}: {doing}", share),
-    )
-    return join_runs(replayed, footprint_of(settings, models=len(members)))
+def _labelled(report: Report, label: str, doing: str, share: float) -> None:
+    report(f"{label}: {doing}", share)

@@ -24,15 +24,16 @@ from mark.catalog.billing import (
     crossing_usd,
     gateway_count,
 )
-from mark.catalog.commitment_bill import commitment_words
+from mark.catalog.commitment_bill import HourlyUsage, bill_commitments, commitment_words
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
-from mark.controller.runner import Controller, Journal, no_shared_boots, no_shared_rps
+from mark.controller.runner import Controller, Journal, no_new_commitments, no_shared_boots, no_shared_rps
 from mark.controller.state import Decision, Observation
 from mark.controller.zones import pulls_of
 from mark.dispatch.qos import QosRule
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
+from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit
 from mark.domain.fleet import FleetView, InstanceState
 from mark.domain.front import Front, steered_shares
@@ -45,7 +46,7 @@ from mark.domain.plan import Plan, PlanRequest
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
-from mark.simulator.commitment_bill import bill_replayed
+from mark.simulator.commitment_bill import replayed_usage
 from mark.simulator.engine.central_plane import CentralEngine, CentralServing
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine, EngineSetup
@@ -307,6 +308,7 @@ class ModelReplay:
         *,
         shared_rps: Callable[[], float | None] = no_shared_rps,
         shared_boots: Callable[[], bool] = no_shared_boots,
+        commitments: Callable[[], Commitments | None] = no_new_commitments,
         nodes: PodNodes | None = None,
         beside: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
@@ -349,6 +351,7 @@ class ModelReplay:
             shared_rps=shared_rps,
             front=self._front,
             shared_boots=shared_boots,
+            commitments=commitments,
             explained=scenario.explained,
             divide=self._divided,
         )
@@ -443,7 +446,9 @@ class ModelReplay:
         """The figures of the run. shared: lines of its bill beside its own cloud's."""
         scenario, bundle, engine, cloud = self._scenario, self._bundle, self._engine, self._cloud
         load = self._load()
-        bill = (*shared, *self._bill(load))
+        used = replayed_usage(bundle, cloud.usages, self._prices, engine, self._start_s)
+        hours = used.hours()
+        bill = (*shared, *self._bill(load), *self._bill_commitments(used, load))
         invocations, cold = engine.invocations()
         capacity = np.array([self._offerings[name].capacity_rps for name in self._names])
         return RunResult(
@@ -464,6 +469,7 @@ class ModelReplay:
             latency=engine.latency(),
             cost=cost_of(bill),
             bill=bill,
+            usage=hours,
             gateways=gateway_count(scenario.footprint, load.peak_rps, load.mib_per_s) if bundle.overhead else None,
             load=load,
             cold_starts=cold,
@@ -530,16 +536,26 @@ class ModelReplay:
             crossed=None if crossed is None else round(self._scenario.workload.speed * crossed),
         )
 
-    def _bill(self, load: Load) -> tuple[BillLine, ...]:
-        bundle, cloud, footprint = self._bundle, self._cloud, self._scenario.footprint
-        prices = {
-            name: offering.usd_per_hour
-            * (bundle.gpu_price_factor if offering.instance_type.accelerator else bundle.cpu_price_factor)
+    @property
+    def _prices(self) -> dict[str, float]:
+        """USD an hour by offering, a managed service's premium in it."""
+        cpu, gpu = self._bundle.cpu_price_factor, self._bundle.gpu_price_factor
+        return {
+            name: offering.usd_per_hour * (gpu if offering.instance_type.accelerator else cpu)
             for name, offering in self._offerings.items()
         }
+
+    def running(self) -> Iterator[tuple[str, float]]:
+        """Instances that are billed now: the offering of each, and its price, USD an hour."""
+        prices = self._prices
+        for name, count in self._cloud.observe().awake.items():
+            yield from [(name, prices[name])] * count
+
+    def _bill(self, load: Load) -> tuple[BillLine, ...]:
+        bundle, cloud, footprint = self._bundle, self._cloud, self._scenario.footprint
         fleet = bill_fleet(
             FleetUsage(usages=tuple(cloud.usages), asleep_s=cloud.asleep_s, running_s=cloud.running_s),
-            prices,
+            self._prices,
             self._offerings.values(),
             overflow=bundle.controller.overflow,
             lambda_usage=self._engine.lambda_usage(),
@@ -548,10 +564,17 @@ class ModelReplay:
             overhead=bundle.overhead,
         )
         managed = bill_managed(bundle.charges, footprint.prices, load)
-        owned = bill_replayed(
-            bundle, footprint, cloud.usages, prices, load, self._engine, self._start_s, self._end_s
-        )
-        return fleet + self._bill_scheduled() + managed + owned
+        return fleet + self._bill_scheduled() + managed
+
+    def _bill_commitments(self, used: HourlyUsage, load: Load) -> tuple[BillLine, ...]:
+        """The commitments of a model that has the account for itself."""
+        footprint = self._scenario.footprint
+        if not footprint.commitments:
+            return ()
+        if self._bundle.overhead:
+            gateways = gateway_count(footprint, load.peak_rps, load.mib_per_s)
+            used.add_footprint(footprint, self._start_s, self._end_s, gateways=gateways)
+        return bill_commitments(footprint.commitments, used.hours(), self._start_s, self._end_s)
 
     def _bill_scheduled(self) -> tuple[BillLine, ...]:
         """Lambda's environments that are provisioned by the hour; of a second's calls so many as fit find one."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mark.catalog.billing import Load
+from mark.catalog.commitment_bill import Hours
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaGuess
@@ -131,6 +132,8 @@ class RunResult:
     uses_truth: bool = False
     tuned: TunedSetting | None = None
     lambda_guess: LambdaGuess | None = None
+    #: By the hour, what commitments may cover of its own instances and Lambda.
+    usage: Hours = field(default_factory=dict)
 
     @property
     def requests(self) -> int:

@@ -17,6 +17,7 @@ from mark.controller.journal import Header
 from mark.controller.placement_journal import PlacementHeader, PlacementJournal
 from mark.controller.runner import Journal
 from mark.controller.sharing import Sharer, own_history
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.front import steered_shares
@@ -29,6 +30,7 @@ from mark.simulator.limits import LimitWatch
 from mark.simulator.replay import Forecasters, ModelReplay, Scenario, engine_setup, front_of, nodes_of
 from mark.simulator.results import RunResult
 from mark.simulator.service_cap import capped
+from mark.simulator.service_commitments import OwnedService, running_by_name
 from mark.simulator.shared_hosts import SharedFleet, SharedHosts
 
 CAP_WORDS = "the cap over all models (service.aws)"
@@ -81,10 +83,15 @@ def replay_service(
     *,
     kernels: tuple[Kernel, DeviceKernel],
     overrides: Overrides | None = None,
+    owned: Commitments = NO_COMMITMENTS,
     journals: ServiceJournals = NOWHERE,
     progress: Progress = lambda _label, _share: None,
 ) -> ServiceReplay:
-    """Replay all models under one policy. `progress` is told the model that it is about, and the share of all."""
+    """Replay all models under one policy. `progress` is told the model that it is about, and the share of all.
+
+    owned: the account's commitments that what stands around the fleets leaves. Models that are replayed one by one
+    count on none.
+    """
     ready = []
     for place, member in enumerate(members):
         told = _part_of(progress, f"preparing {member.experiment.spec.model.name}", place, len(members))
@@ -100,7 +107,7 @@ def replay_service(
     if members[0].experiment.scenario.world.cap and any(one.bundle.pods is not None for one in ready):
         raise Misconfigured(f"{policy} packs pods, which {CAP_WORDS} does not limit: leave one of them out")
     with journals.open_placements(_placement_header(members, policy)) as placements:
-        together = _Together(members, ready, kernels, placements)
+        together = _Together(members, ready, kernels, placements, owned)
         return together.run(journals.open_model, progress)
 
 
@@ -156,14 +163,17 @@ class _Together:
         ready: Sequence[Ready],
         kernels: tuple[Kernel, DeviceKernel],
         placements: PlacementJournal | None,
+        owned: Commitments,
     ) -> None:
         self._models = [member.experiment for member in members]
         self._ready = ready
         self._loads: dict[int, Demand] = {}
+        self._commitments, self._owned = owned, OwnedService(owned, {})
         scenarios = [model.scenario for model in self._models]
         plain, shared = kernels
         self._footprint, self._entry_zones = scenarios[0].footprint, scenarios[0].entry_zones
-        #: What instances pull, by zone: those of all models' own, and the shared ones too.
+        #: What instances pull, by zone: each model's own, those of all, and the shared ones too.
+        self._pulls_of: list[dict[str, float]] = [{} for _ in scenarios]
         self._own_pulls: Counter[str] = Counter()
         self._pulls: Counter[str] = Counter()
         self._plane = SharedPlane(
@@ -215,8 +225,12 @@ class _Together:
         if self._cap is not None:
             for part in parts:  # all before the first plans, or that would find the cap empty
                 part.limit(self._cap)
-        for part in parts:
-            part.begin()
+        names = [model.spec.model.name for model in self._models]
+        by_name = dict(zip(names, parts, strict=True))
+        running = {name: part.running for name, part in by_name.items()}
+        self._owned = OwnedService(self._commitments, running_by_name(self._hosts.running, running))
+        for name in sorted(names) if self._commitments else names:  # who begins sees what those before it took
+            by_name[name].begin()
         if self._nodes is not None:
             self._nodes.begin()
         self._go(parts, lambda share: progress("all models", share))
@@ -237,6 +251,7 @@ class _Together:
 
     def _part(self, number: int, part: OwnPart, watch: LimitWatch, *, explained: bool) -> ModelReplay:
         """One model's controller and fleet, for the load that shared instances leave."""
+        name = self._models[number].spec.model.name
         return ModelReplay(
             replace(self._models[number].scenario, explained=explained),
             part.bundle,
@@ -246,8 +261,9 @@ class _Together:
             watch,
             nodes=self._nodes,
             shared_rps=lambda: self._hosts.shared_rps(number),
-            beside=lambda: self._pulls,
+            beside=lambda: self._pulls_beside(number),
             shared_boots=lambda: self._hosts.is_booting(number),
+            commitments=lambda: self._owned.left_for(name) if self._commitments and self._nodes is None else None,
         )
 
     def _go(self, parts: Sequence[ModelReplay], progress: Callable[[float], None]) -> None:
@@ -275,13 +291,18 @@ class _Together:
 
     def _steer(self, parts: Sequence[ModelReplay]) -> None:
         """Let requests in where the instances are."""
-        self._own_pulls = Counter()
-        for part in parts:
-            self._own_pulls.update(part.pulls)
+        self._pulls_of, self._own_pulls = [part.pulls for part in parts], Counter()
+        for pulls in self._pulls_of:
+            self._own_pulls.update(pulls)
         self._pulls = self._own_pulls.copy()
         self._pulls.update(self._hosts.pulls)
         if self._footprint.is_steered:
             self._plane.engines[0].let_in(steered_shares(self._pulls, self._entry_zones))
+
+    def _pulls_beside(self, number: int) -> dict[str, float]:
+        """What all instances pull but a model's own, by zone."""
+        own = self._pulls_of[number]
+        return {zone: usd - own.get(zone, 0.0) for zone, usd in self._pulls.items()}
 
 
 class OwnPart(NamedTuple):

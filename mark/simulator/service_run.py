@@ -17,6 +17,7 @@ from mark.domain.billing.footprint import Footprint
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaGuess
 from mark.simulator.results import Ints, RunResult, ServedCounts
+from mark.simulator.service_commitments import bill_service_commitments
 from mark.simulator.service_replay import ServiceReplay
 from mark.simulator.shared_instances import SharedInstance, shared_instances
 
@@ -77,7 +78,8 @@ class ModelRun:
 class ServiceRun:
     """All models of a service under one policy.
 
-    around_usd: what stands around all fleets, hosts_usd: instances that several models share; parts of the bill.
+    Parts of the bill are around_usd: what stands around all fleets, hosts_usd: instances that several models
+    share, and commitments_usd: what the account's commitments cost less what they cover of all other lines.
     """
 
     policy: str
@@ -89,6 +91,7 @@ class ServiceRun:
     #: Shared instances rented, in the mean over time.
     hosts: float
     duration_s: float
+    commitments_usd: float = 0.0
     #: Those that models shared by decisions.
     shared: tuple[SharedInstance, ...] = ()
 
@@ -116,7 +119,8 @@ def join_runs(replayed: ServiceReplay, footprint: Footprint) -> ServiceRun:
     gateways = [result for result in results if result.gateways is not None]
     around = _around(gateways, footprint, duration_s) if gateways else ()
     hosts = replayed.shared.bill(footprint) if replayed.shared else ()
-    bill = (*_added(line for lines in (hosts, *own) for line in lines), *around)
+    owned = _commitments(replayed, gateways, footprint)
+    bill = (*_added(line for lines in (hosts, *own) for line in lines), *around, *owned)
     on_shared = replayed.on_shared or (0,) * len(results)
     rent = replayed.shared.rent.by_model if replayed.shared else {}
     return ServiceRun(
@@ -129,6 +133,7 @@ def join_runs(replayed: ServiceReplay, footprint: Footprint) -> ServiceRun:
         cost=cost_of(bill),
         around_usd=sum(line.usd for line in around),
         hosts_usd=sum(line.usd for line in hosts),
+        commitments_usd=sum(line.usd for line in owned),
         hosts=replayed.shared.instances if replayed.shared else 0.0,
         duration_s=duration_s,
         shared=shared_instances(replayed.shared) if replayed.shared else (),
@@ -148,6 +153,22 @@ def _around(results: Sequence[RunResult], footprint: Footprint, duration_s: floa
     """Lines around the fleets, for the load of all models together."""
     mib_per_s = sum(result.load.mib_per_s for result in results)
     return bill_shared(footprint, peak_rps(results), duration_s, mib_per_s=mib_per_s)
+
+
+def _commitments(
+    replayed: ServiceReplay, gateways: Sequence[RunResult], footprint: Footprint
+) -> tuple[BillLine, ...]:
+    """The account's commitments, which all of the service uses together."""
+    first = replayed.results[0]
+    mib_per_s = sum(result.load.mib_per_s for result in gateways)
+    return bill_service_commitments(
+        footprint,
+        [result.usage for result in replayed.results],
+        replayed.shared,
+        gateways=(peak_rps(gateways), mib_per_s) if gateways else None,
+        since=first.start_at,
+        until=first.start_at + first.duration_s,
+    )
 
 
 def peak_rps(results: Sequence[RunResult]) -> float:

@@ -7,7 +7,7 @@ is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mark.catalog.billing import bill_instances, bill_running
@@ -62,13 +62,17 @@ class SharedFleet:
         return divide_rent(sum(line.usd for line in self._rents()), self.used_usd)
 
     def _rents(self) -> tuple[BillLine, ...]:
-        prices = {name: offering.usd_per_hour for name, offering in self.offerings.items()}
-        return bill_instances(self.usage.usages, prices)
+        return bill_instances(self.usage.usages, self.usd_per_hour)
 
     def bill(self, footprint: Footprint) -> tuple[BillLine, ...]:
         """Their lines of a bill."""
         running = bill_running(footprint, self.usage.running_s) if self.overhead else ()
         return (*self._rents(), *running)
+
+    @property
+    def usd_per_hour(self) -> dict[str, float]:
+        """List price of an instance by offering."""
+        return {name: offering.usd_per_hour for name, offering in self.offerings.items()}
 
 
 class SharedHosts:
@@ -165,6 +169,11 @@ class SharedHosts:
         fleet = SharedFleet.of(self._cloud, self._offerings, duration_s=self._end_s - self._start_s)
         used_usd = {name: self._plane.used_usd(number) for number, name in enumerate(self._models)}
         return replace(fleet, decisions=tuple(self._decisions), used_usd=used_usd)
+
+    def running(self) -> Iterator[tuple[str, float]]:
+        """Instances that are billed now: the offering of each, and its list price, USD an hour."""
+        for name, count in self._cloud.observe().awake.items():
+            yield from [(name, self._offerings[name].usd_per_hour)] * count
 
     def tenants(self) -> dict[str, tuple[str, ...]]:
         """Models that take requests on each instance that serves, by its id."""

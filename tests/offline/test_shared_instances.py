@@ -68,6 +68,25 @@ def test_small_models_share_an_instance_and_pay_for_one(mark: Mark) -> None:
     assert sum(used.values()) / host["usd"] == pytest.approx(host["busy"], rel=0.3), "as was expected"
 
 
+def test_commitments_of_the_account_are_paid_and_used_once(mark: Mark) -> None:
+    reserved = {"name": "two", "instance_type": "c5.large", "count": 2, "usd_per_hour": 0.05}
+    owned = {"format": "mark-commitments/1", "reserved_instances": [reserved]}
+    Path("zoo/owned.json").write_text(json.dumps(owned))
+    said = simulate(mark, "--policy", "hedged,fleet-per-model", account={"commitments": "owned.json"})
+
+    shared, apart = said["runs"]
+    assert shared["hosts_usd"] > 0.5 * 0.085  # half an hour of the c5.large that they share
+    assert apart["instances_rented"] == pytest.approx(2.0, abs=0.01), "three models, and two that are paid for"
+    for run in said["runs"]:
+        paid_usd = 2 * 0.5 * 0.05  # for half an hour, whoever uses them; less than a minute is billed as one
+        assert run["commitments_usd"] == pytest.approx(paid_usd - run["cost_usd"]["instances"], abs=2e-3)
+        own = sum(model["cost_usd"]["total"] for model in run["models"])
+        parts = own + run["hosts_usd"] + run["around_usd"] + run["commitments_usd"]
+        assert run["cost_usd"]["total"] == pytest.approx(parts, rel=1e-6)
+    planned = json.loads(mark("plan", "--config", "zoo/service.yaml", "--json").out)
+    assert planned["commitments"]["covered_usd_per_hour"] == pytest.approx(0.085)
+
+
 def explained(mark: Mark, *arguments: str) -> dict[str, Any]:
     answer = mark("explain", "run", *arguments, "--json")
     assert answer.status == 0, answer.err
@@ -206,9 +225,39 @@ def test_models_that_lambda_cannot_answer_share_a_gpu(mark: Mark) -> None:
         assert model["slo"]["attained"] >= 0.98, model["model"]
 
 
-@pytest.mark.parametrize("command", ["sweep", "advise"])
-def test_what_looks_at_one_model_asks_for_its_name(mark: Mark, command: str) -> None:
-    answer = mark(command, "--config", "zoo/service.yaml")
+def test_a_sweep_replays_the_whole_service_and_goes_on_where_it_stopped(mark: Mark) -> None:
+    said = simulate(mark, "--policy", "hedged,fleet-per-model")
+    flags = ("--policy", "hedged,fleet-per-model", "--set", "forecaster=last-value", "--workers", "1")
+
+    def sweep(config: str = "zoo/service.yaml") -> tuple[dict[str, Any], str]:
+        answer = mark("sweep", "--config", config, *flags, "--out", "swept", "--json")
+        assert answer.status == 0, answer.err
+        return json.loads(answer.out), answer.err
+
+    found, _ = sweep()
+    again, told = sweep()
+    apart = Path("zoo/apart.yaml")
+    given = yaml.safe_load(Path("zoo/service.yaml").read_text())
+    given["service"]["serve"][0]["sharing"] = "alone"
+    apart.write_text(yaml.safe_dump(given))
+    other, _ = sweep(str(apart))
+
+    shared = ("cost_usd", "models", "hosts_usd", "shared", "instances_rented")
+    assert [{key: cell[key] for key in shared} for cell in found["cells"]] == [
+        {key: run[key] for key in shared} for run in said["runs"]
+    ]
+    assert told == "note: 3 of 3 replays and yardsticks are there already\n"
+    assert again["rows"] == found["rows"]
+    assert other["rows"] != found["rows"], "with whom a model shares is part of a result's key"
+    row = next(row for row in found["rows"] if row["policy"] == "hedged")
+    assert row["keeps_objective"]
+    assert [model["model"] for model in row["models"]] == ["a", "b", "c"]
+    assert row["attained"]["mean"] == min(model["attained"]["mean"] for model in row["models"])
+    assert "Models with hedged" in Path("swept/sweep.html").read_text()
+
+
+def test_advice_asks_for_the_name_of_one_model(mark: Mark) -> None:
+    answer = mark("advise", "--config", "zoo/service.yaml")
     assert (answer.status, answer.out) == (2, "")
     assert answer.err.strip().endswith("add --model, one of a, b, c")
 

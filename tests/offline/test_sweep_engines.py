@@ -115,7 +115,7 @@ def test_every_job_is_done_once_whatever_becomes_of_another(engine, layout):
     bad = replace(layout.jobs[1], key="bad", policy="none such")
     jobs = (*layout.jobs, bad)
 
-    with closing(engine.run(jobs, layout.traces)) as stream:
+    with closing(engine.run(jobs, layout.loads)) as stream:
         found = {finished.job.key: finished for finished in stream}
 
     assert set(found) == {job.key for job in jobs}
@@ -127,7 +127,7 @@ def test_every_job_is_done_once_whatever_becomes_of_another(engine, layout):
 
 
 def test_a_worker_with_other_code_refuses(layout):
-    finished = attempt_elsewhere(replace(layout.jobs[0], code="other"), next(iter(layout.traces.values())))
+    finished = attempt_elsewhere(replace(layout.jobs[0], code="other"), next(iter(layout.loads.values())))
 
     assert finished.document is None
     assert finished.failure is not None
@@ -137,7 +137,7 @@ def test_a_worker_with_other_code_refuses(layout):
 def test_a_lost_node_is_the_failure_of_its_task_alone(fake_ray, layout):
     fake_ray.lost = {layout.jobs[0].label}
 
-    found = list(RayCluster("ray://there").run(layout.jobs, layout.traces))
+    found = list(RayCluster("ray://there").run(layout.jobs, layout.loads))
 
     assert [finished.failure for finished in found if finished.failure] == ["RayError: The node was lost"]
     assert len(found) == 3
@@ -147,7 +147,7 @@ def test_a_lost_node_is_the_failure_of_its_task_alone(fake_ray, layout):
 
 
 def test_a_sweep_that_ends_early_cancels_what_ray_still_runs(fake_ray, layout):
-    with closing(RayCluster(None).run(layout.jobs, layout.traces)) as stream:
+    with closing(RayCluster(None).run(layout.jobs, layout.loads)) as stream:
         next(stream)
 
     assert len(fake_ray.cancelled) == len(layout.jobs) - 1
@@ -156,7 +156,7 @@ def test_a_sweep_that_ends_early_cancels_what_ray_still_runs(fake_ray, layout):
 
 def test_a_cluster_that_is_not_there_is_one_line(fake_ray, layout):
     with pytest.raises(Misconfigured, match=r"^no Ray cluster at nowhere: cannot connect$"):
-        list(RayCluster("nowhere").run(layout.jobs, layout.traces))
+        list(RayCluster("nowhere").run(layout.jobs, layout.loads))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:70000"])
@@ -176,7 +176,8 @@ def test_what_can_be_swept_is_what_decides_a_replay():
     assert {"policy.lead_min", "policy.monitor.requests", "objective.latency_ms", "faults.interrupts"} <= set(
         names
     )
-    assert not [name for name in names if name.startswith(("service.", "out"))]
+    others = [name for name in names if name.startswith(("service.", "out"))]
+    assert others == ["service.aws.max_usd_per_hour", "service.aws.max_vcpus", "service.aws.max_gpus"]
 
 
 @pytest.mark.parametrize(

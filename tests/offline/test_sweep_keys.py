@@ -49,7 +49,7 @@ LIVE = ("account.read_commitments",)
 
 
 def key(tree: dict[str, Any], **changed: Any) -> str:
-    return job_key(tree, **{"trace": "t", "code": "c", "forecaster": "last-value", **changed})
+    return job_key(tree, **{"trace": "t", "code": "c", "forecasters": ("last-value",), **changed})
 
 
 @pytest.mark.parametrize("name", [name for name in setting_names() if name not in (*FILES, *LIVE)])
@@ -78,7 +78,7 @@ def test_a_file_counts_by_its_content(name: str, tmp_path: Path) -> None:
 
 def test_trace_code_and_forecaster_count() -> None:
     tree = portable(Settings())
-    others = [{"trace": "x"}, {"code": "x"}, {"forecaster": "oracle"}, {"forecaster": None}]
+    others = [{"trace": "x"}, {"code": "x"}, {"forecasters": ("oracle",)}, {"forecasters": ()}]
     assert len({key(tree), *(key(tree, **other) for other in others)}) == 1 + len(others)
 
 

@@ -10,24 +10,30 @@ from threading import Lock
 from mark.aws.ec2.observed import Ec2Row
 from mark.domain.offering import Offering, SpotPrice, current_usd_per_hour
 from mark.domain.orders import Launch
+from mark.domain.service_cap import EXACT, NOTHING, ServiceCap, Takes, takes_of
 
 AWAKE = ("pending", "running")
 """States in which an instance costs money by the hour, or is about to."""
 UNLISTED_S = 300.0
 """Time that EC2 may take to list what it has launched (developer guide: eventual consistency)."""
-EXACT = 1e-9
-"""Tolerance of rounding in a whole number of instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrails:
     """Limits that a service never exceeds, all its models together.
 
-    `max_instances` counts standbys asleep; `max_usd_per_hour` what runs and boots.
+    `max_instances` counts standbys asleep; the others what runs and boots.
     """
 
     max_instances: int
-    max_usd_per_hour: float
+    max_usd_per_hour: float = math.inf
+    max_vcpus: float = math.inf
+    max_gpus: float = math.inf
+
+    @property
+    def cap(self) -> ServiceCap:
+        """The limits of what runs and boots."""
+        return ServiceCap(usd_per_hour=self.max_usd_per_hour, vcpus=self.max_vcpus, gpus=self.max_gpus)
 
 
 class Guard:
@@ -38,7 +44,7 @@ class Guard:
     """
 
     def __init__(self, rails: Guardrails, offerings: Mapping[str, Offering]) -> None:
-        self._rails = rails
+        self._rails, self._cap = rails, rails.cap
         self._offerings = offerings
         self._spot: Mapping[str, SpotPrice] = {}
         self._lock = Lock()
@@ -70,12 +76,15 @@ class Guard:
 
     def forbidden_reason(self, name: str) -> str | None:
         """The limit that forbids even one instance of an offering; None where it may run."""
-        offering, limit = self._offerings.get(name), self._rails.max_usd_per_hour
+        offering = self._offerings.get(name)
         if offering is None:
             return f"offering {name} is unknown"
-        if (usd := self._price(offering)) > limit:
-            return f"one costs {usd:.4f} USD an hour, the limit is {limit:g}"
-        return None
+        one, limits = self._takes_one(offering), self._cap.limits
+        if one.usd_per_hour > limits.usd_per_hour:
+            return f"one costs {one.usd_per_hour:.4f} USD an hour, the limit is {limits.usd_per_hour:g}"
+        if self._cap.holds(one):
+            return None
+        return f"one has {one.vcpus:g} vCPUs and {one.gpus:g} GPUs, the limit is {self._cap.words}"
 
     def reserve(self, model: str, order: Launch) -> tuple[int, str | None]:
         """Reserve what an order may launch: the count, and why not all. It counts until the order's `release`.
@@ -107,10 +116,10 @@ class Guard:
             if row.state in AWAKE:
                 return None
             why = self.forbidden_reason(row.offering)
-            running = self._running_usd_per_hour(self._inventory.values(), self._reserved.values())
-            more = self._usd_per_hour(row)
-            if why is None and running + more > self._rails.max_usd_per_hour:
-                why = self._overspending(running, more)
+            running = self._running(self._inventory.values(), self._reserved.values())
+            more = self._takes(row)
+            if why is None and not self._cap.holds(running.plus(more)):
+                why = self._excess(running, more)
             if why is None:
                 self._inventory[name] = replace(row, state="pending")
             return why
@@ -123,35 +132,54 @@ class Guard:
     def _fitting(self, there: Sequence[Ec2Row], asked: Sequence[Launch], order: Launch) -> tuple[int, str | None]:
         """The instances of an order that fit beside inventory and reservations, and why not all."""
         count, most = len(there) + sum(launch.count for launch in asked), self._rails.max_instances
-        running, one = self._running_usd_per_hour(there, asked), self._dearest_of(order)
-        left_usd = self._rails.max_usd_per_hour - running
+        running, one = self._running(there, asked), self._largest_of(order)
         roomy = max(0, min(order.count, most - count))
-        paid = max(0, math.floor(min(order.count, left_usd / one + EXACT))) if one > 0 else order.count
+        paid = self._cap.fitting(one, order.count, running)
         if min(roomy, paid) == order.count:
             return order.count, None
         if roomy <= paid:
             return roomy, f"{count} instances and {order.count} more exceed {most}"
-        return paid, self._overspending(running, order.count * one)
+        return paid, self._excess(running, NOTHING.plus(one, order.count))
 
-    def _overspending(self, running: float, more: float) -> str:
-        """The refusal of so much more spending. running, more: USD an hour."""
-        return f"{running:.4f} USD an hour and {more:.4f} more exceed {self._rails.max_usd_per_hour:g}"
+    def _excess(self, running: Takes, more: Takes) -> str:
+        """The refusal of so much more beside what runs: the first limit that it would exceed."""
+        limits, total = self._cap.limits, running.plus(more)
+        if total.usd_per_hour > limits.usd_per_hour * (1.0 + EXACT):
+            spent, asked, limit = running.usd_per_hour, more.usd_per_hour, limits.usd_per_hour
+            return f"{spent:.4f} USD an hour and {asked:.4f} more exceed {limit:g}"
+        if total.vcpus > limits.vcpus:
+            return f"{running.vcpus:g} vCPUs and {more.vcpus:g} more exceed {limits.vcpus:g}"
+        return f"{running.gpus:g} GPUs and {more.gpus:g} more exceed {limits.gpus:g}"
 
-    def _running_usd_per_hour(self, there: Iterable[Ec2Row], asked: Iterable[Launch]) -> float:
-        """The price of what runs, boots and is reserved, USD an hour."""
-        running = sum(self._usd_per_hour(row) for row in there if row.state in AWAKE)
-        return running + sum(launch.count * self._dearest_of(launch) for launch in asked)
+    def _running(self, there: Iterable[Ec2Row], asked: Iterable[Launch]) -> Takes:
+        """What runs, boots and is reserved."""
+        total = NOTHING
+        for row in there:
+            total = total.plus(self._takes(row)) if row.state in AWAKE else total
+        for launch in asked:
+            total = total.plus(self._largest_of(launch), launch.count)
+        return total
 
-    def _dearest_of(self, order: Launch) -> float:
-        """The price of one instance of the dearest offering that an order may bring, USD an hour."""
-        return max(self._price(self._offerings[name]) for name in order.offerings)
+    def _largest_of(self, order: Launch) -> Takes:
+        """The most of each limit that one instance may take of what an order may bring."""
+        return self._largest(self._offerings[name] for name in order.offerings)
+
+    def _largest(self, offerings: Iterable[Offering]) -> Takes:
+        most = NOTHING
+        for offering in offerings:
+            most = most.largest(self._takes_one(offering))
+        return most
+
+    def _takes_one(self, offering: Offering) -> Takes:
+        """What one more takes, in whichever zone it comes."""
+        return takes_of(offering.at_price(self._price(offering)))
 
     def _price(self, offering: Offering) -> float:
         """The price of one more, in whichever zone it comes, USD an hour."""
         return current_usd_per_hour(offering, "", self._spot)
 
-    def _usd_per_hour(self, row: Ec2Row) -> float:
+    def _takes(self, row: Ec2Row) -> Takes:
         offering = self._offerings.get(row.offering)
         if offering is None:
-            return max(map(self._price, self._offerings.values()), default=0.0)
-        return current_usd_per_hour(offering, row.zone, self._spot)
+            return self._largest(self._offerings.values())
+        return takes_of(offering.at_price(current_usd_per_hour(offering, row.zone, self._spot)))

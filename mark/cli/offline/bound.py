@@ -50,7 +50,7 @@ def bound(
     parts of instances can: what those take is not measured.
     """
     settings = given.settings_of(locals())
-    from mark.offline.service_members import is_service
+    from mark.config.served import is_service
 
     if model_from is not None or is_service(settings):
         from mark.offline.bound_service import bound_service

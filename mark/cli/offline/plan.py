@@ -77,7 +77,7 @@ def plan(
     each costs an hour. It is what `mark simulate --config` would decide first at that moment.
     """
     settings = given.settings_of(locals())
-    from mark.offline.service_members import is_service
+    from mark.config.served import is_service
 
     if model_from is not None or is_service(settings):
         from mark.offline.model_loads import chosen_loads

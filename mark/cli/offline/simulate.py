@@ -159,7 +159,7 @@ def simulate(
     who shared which instance, and models/MODEL/journal.jsonl, about 5 MB a model and day.
     """
     settings = given.settings_of(locals())
-    from mark.offline.service_members import is_service
+    from mark.config.served import is_service
     from mark.offline.simulate import simulate_settings
     from mark.offline.simulate_service import simulate_service
 

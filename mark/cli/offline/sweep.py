@@ -15,6 +15,7 @@ from mark.cli import options as given
 EXAMPLES = (
     "mark sweep --trace load.csv.gz --model inception-v3 --policy mark,reactive --seed 1,2 --out grid",
     "mark sweep --trace load.csv.gz --model inception-v3 --set policy.lead_min=3,5 --out grid --json",
+    "mark sweep --config service.yaml --policy hedged,fleet-per-model --seed 1,2 --out grid",
 )
 
 
@@ -33,7 +34,8 @@ def sweep(
         str | None,
         typer.Option(
             metavar="NAME,...",
-            help="Models to serve; `mark models` lists them.  [default: model of the settings]",
+            help="Models to serve, one a replay; `mark models` lists them.  [default: model of the settings, or "
+            "all that they serve]",
             autocompletion=complete.models,
         ),
     ] = None,
@@ -91,6 +93,7 @@ def sweep(
 ) -> None:
     """Replay a grid of settings in parallel; find the Pareto front.
 
+    Where --config serves several models and no --model is named, each replay is of the whole service.
     The front holds what nothing beats in both cost and share in time. Every combination of values is replayed
     with every policy and seed. Finished replays are kept in the folder: the same command resumes where it
     stopped. The exit status is 1 when a replay failed (docs/sweep.md).

@@ -186,9 +186,14 @@ def _lower(limit_rps: float | None, capacity_rps: float) -> float:
 
 
 def used_by(fleet: FleetView, offerings: Mapping[str, Offering]) -> Takes:
-    """What a fleet takes of a cap: all that runs, boots or drains, at prices of now; no standby that sleeps."""
+    """What a fleet takes of a cap: all that runs, boots or drains, at prices of now; no standby that sleeps.
+
+    An offering that is not known any more is left out: the guardrail counts it.
+    """
     prices, total = dict(fleet.spot_usd_per_hour), NOTHING
     for name, count in fleet.awake.items():
-        item = offerings[name]
+        item = offerings.get(name)
+        if item is None:
+            continue
         total = total.plus(takes_of(item.at_price(prices.get(name, item.usd_per_hour))), count)
     return total

@@ -13,7 +13,7 @@ usage is not known, it counts as spread evenly over `Commitments.zones`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -48,6 +48,18 @@ class Applied:
 def apply(owned: Commitments, usages: Sequence[Usage]) -> Applied:
     """Cover the usage of one hour."""
     return _applied(owned, tuple(usages))
+
+
+def left_for_each(owned: Commitments, hours: Mapping[str, Sequence[Usage]]) -> dict[str, Commitments]:
+    """What each of these may count of the commitments: what those before it leave, in the order of `hours`.
+
+    Two that looked at each other would both take the same hour, and both let go of it again.
+    """
+    found, left = {}, owned
+    for name, usages in hours.items():
+        found[name] = left
+        left = apply(left, usages).left if left else left
+    return found
 
 
 @lru_cache(maxsize=20_000)

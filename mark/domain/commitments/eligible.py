@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+from mark.domain.offering import Market
 
 FACTORS = {"nano": 0.25, "micro": 0.5, "small": 1.0, "medium": 2.0, "large": 4.0, "xlarge": 8.0}
 """Normalisation factors of sizes; Nxlarge has N times that of xlarge (EC2 user guide, "Reserved Instances")."""
@@ -38,6 +42,19 @@ class Usage:
     def family(self) -> str:
         """Family of the instance type, such as c5."""
         return family_of(self.instance_type)
+
+
+def running_hour(running: Iterable[tuple[str, float]]) -> tuple[Usage, ...]:
+    """An hour of these instances: the offering of each, and its price, USD an hour. Spot is nobody's to cover."""
+    counts: Counter[tuple[str, float]] = Counter()
+    for offering, usd_per_hour in running:
+        kind, _, rest = offering.partition(":")
+        if rest.partition(":")[0] == Market.ON_DEMAND.value:
+            counts[kind, usd_per_hour] += 1
+    return tuple(
+        Usage(compute=Compute.EC2, on_demand_usd=count * usd, hours=float(count), instance_type=kind)
+        for (kind, usd), count in sorted(counts.items())
+    )
 
 
 def family_of(instance_type: str) -> str:

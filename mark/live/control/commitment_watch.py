@@ -1,7 +1,7 @@
 """Commitments of the account: those of a file, or read of AWS once a day; and what is left of them for each model.
 
-What stands around the fleets uses them first. Of the models, each may count what those before it by name leave:
-two that looked at each other would both take the same hour, and both let go of it again.
+What stands around the fleets uses them first, then instances that models share. Of the models, each may count what
+those before it by name leave.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mark.aws.errors import code_of, remedy
 from mark.catalog.commitment_bill import left_by_standing
 from mark.domain.billing.footprint import Footprint
-from mark.domain.commitments.applied import apply
-from mark.domain.commitments.eligible import Compute, Usage
+from mark.domain.commitments.applied import left_for_each
+from mark.domain.commitments.eligible import Usage, running_hour
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError
 from mark.domain.fleet import InstanceState
-from mark.domain.offering import Market
+from mark.domain.host_spec import SHARED
 from mark.ports import Clock
 from mark.store.published_status import COMMITMENTS, MODEL, AccountCommitments
 from mark.store.service import ServiceStore
@@ -81,9 +80,7 @@ class CommitmentWatch:
         if self._read is not None and now >= self._due_at:
             self._ask(self._read, now)
         left = left_by_standing(self._all.active_at(now), self._footprint)
-        for model in self._models:
-            self._left[model] = left
-            left = apply(left, self._running(model)).left if left else left
+        self._left = left_for_each(left, {name: self._running(name) for name in (SHARED, *self._models)})
 
     def _ask(self, read: Callable[[], Commitments], now: float) -> None:
         try:
@@ -101,15 +98,10 @@ class CommitmentWatch:
         self._record(None)
 
     def _running(self, model: str) -> tuple[Usage, ...]:
-        """An hour of what a model runs on demand, as its last tick saw it."""
+        """An hour of what a model, or all that share instances, runs on demand, as the last look saw it."""
         known = MODEL.read(self._store, model)
-        counts: Counter[tuple[str, float]] = Counter()
-        for one in () if known is None else known.observed:
-            kind, _, rest = one.offering.partition(":")
-            on_demand = rest.partition(":")[0] == Market.ON_DEMAND.value
-            if on_demand and one.state is not InstanceState.STOPPED and one.usd_per_hour:
-                counts[kind, one.usd_per_hour] += 1
-        return tuple(
-            Usage(compute=Compute.EC2, on_demand_usd=count * usd, hours=float(count), instance_type=kind)
-            for (kind, usd), count in sorted(counts.items())
+        return running_hour(
+            (one.offering, one.usd_per_hour)
+            for one in (() if known is None else known.observed)
+            if one.state is not InstanceState.STOPPED and one.usd_per_hour
         )

@@ -77,6 +77,10 @@ class ModelDriver:
         """Take inventory before anything is ordered."""
         self._cloud.observe()
 
+    def claim(self) -> None:
+        """Tell the service's cap what its first plan wants, before any model acts."""
+        self._controller.claim()
+
     def run(self, stop: threading.Event, unseen: Sequence[Order]) -> None:
         """Submit what a controller before this one left, then tick until `stop` is set.
 

@@ -17,6 +17,7 @@ from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
 from mark.config.service import Mode
 from mark.config.settings import Settings
+from mark.controller.limits.service_cap import undivided
 from mark.controller.limits.spending_limit import sendable_orders
 from mark.controller.placement_journal import PlacementHeader, placement_header_line
 from mark.controller.runner import Controller, no_shared_boots, no_shared_rps
@@ -40,6 +41,7 @@ from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_
 from mark.live.control.lambda_warmup import Warmer
 from mark.live.control.observe_mode import LiveCloud, ShadowCloud
 from mark.live.control.rollouts import RolloutDriver, VersionedCloud
+from mark.live.control.shared_cap import SharedCap
 from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.forecasting.retraining import FollowedJournal, Retraining
 from mark.live.local.running import Running
@@ -64,6 +66,8 @@ class Shared:
     quotas: Callable[[], Quotas | None]
     #: What of the account's commitments is left for a model, by its name.
     commitments: Callable[[str], Commitments | None]
+    #: The cap that all models plan under; None without one.
+    cap: SharedCap | None = None
     #: The instances that several models share; None where none do.
     hosts: HostDriver | None = None
 
@@ -140,6 +144,7 @@ class DriverFactory:
             quotas=shared.quotas,
             commitments=lambda: shared.commitments(model.name),
             events=lambda: announced_events(store, model.name),
+            divide=undivided if shared.cap is None else shared.cap.divide(model.name),
             shared_rps=no_shared_rps if hosts is None else lambda: hosts.shared_rps(model.name),
             shared_boots=no_shared_boots if hosts is None else lambda: hosts.is_booting(model.name),
         )
@@ -200,6 +205,7 @@ class DriverFactory:
             header=header,
             loads={model.name: partial(model.history, now) for model in models},
             spending_limit=shared.spending_limit,
+            cap=shared.cap,
             began_at=now if began_at is None else began_at,
         )
         driver.begin(is_new=is_new)

@@ -35,6 +35,8 @@ from mark.domain.placement import Placement
 from mark.live.clock import ServiceClock
 from mark.live.control.driver import rotate_if_long
 from mark.live.control.observe_mode import LiveCloud
+from mark.live.control.shared_cap import SharedCap
+from mark.planner.packing import Packing
 from mark.steady_time import steady_time
 from mark.store.journal import StoreJournal
 from mark.store.published_status import (
@@ -230,14 +232,17 @@ class HostDriver:
         loads: Mapping[str, Callable[[], Demand]],
         spending_limit: Callable[[], SpendingLimit],
         began_at: float,
+        cap: SharedCap | None = None,
     ) -> None:
-        """loads: the load of each model, by name. began_at: when the service did."""
+        """loads: the load of each model, by name. began_at: when the service did. cap: of all its instances."""
         self._store, self._lease, self._clock, self._cloud = store, lease, clock, cloud
         self._began_at, self._limit = began_at, spending_limit
         self._followed = spending_limit()
         #: called once shared instances have followed another spending limit
         self.on_followed: Callable[[], None] = _nothing
         self._models = tuple(sharer.model.name for sharer in sharers)
+        self._sharers, self._cap = sharers, cap
+        self._offerings = {item.name: item for sharer in sharers for item in sharer.offerings}
         self._loads = dict(loads)
         self._listed = _ListedOnce(cloud)
         self._hosts = LiveHosts(store, self._version, self._shared_rps)
@@ -254,7 +259,19 @@ class HostDriver:
             told=self._hosts.told,
             launches=(HOSTS.read(store) or PublishedHosts()).launches,
             limit=spending_limit,
+            within_cap=self._within_cap,
         )
+
+    def _within_cap(self, packing: Packing, histories: Sequence[Demand]) -> Packing:
+        if self._cap is None:
+            return packing
+        return self._cap.within(packing, self._sharers, histories, self._listed.observe(), self._offerings)
+
+    @property
+    def _is_cut(self) -> bool:
+        """True where the cap leaves fewer shared instances than are wanted."""
+        wanted = sum(map(bool, self._controller.placement.values()))
+        return self._cap is not None and self._cap.shared_count < wanted
 
     def begin(self, *, is_new: bool) -> None:
         """Take inventory; a service that begins decides before its models plan."""
@@ -305,7 +322,7 @@ class HostDriver:
         self._listed.look()
         self._hosts.look()
         self._cloud.poll_events()
-        was_lost = bool(before - self._staying()) or self._cloud.has_pending_facts
+        was_lost = bool(before - self._staying()) or self._cloud.has_pending_facts or self._is_cut
         limit, before_limit = self._limit(), self._followed
         self._controller.tick(self._clock.now(), was_lost=was_lost)
         self._followed = limit

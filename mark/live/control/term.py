@@ -33,6 +33,7 @@ from mark.live.control.driver import ModelDriver
 from mark.live.control.driver_factory import MakeDriver, MakeHosts, ModelForecasters, Shared, no_hosts
 from mark.live.control.host_driver import HostDriver
 from mark.live.control.quota_watch import QuotaWatch
+from mark.live.control.shared_cap import shared_cap
 from mark.live.models import LiveModel
 from mark.service_spec import ServedModel
 from mark.store.published_status import RESOURCES, OutsidePauseStatus
@@ -145,6 +146,7 @@ class Term:
             clock=ServiceClock(self._store),
             record=lambda why: self._background.record("reading the account's quotas", why),
         )
+        cap = shared_cap(self._settings)
         shared = Shared(
             spending_limit=watch.spending_limit,
             quotas=quotas.latest,
@@ -157,6 +159,7 @@ class Term:
                 poll_s=POLL_S,
             ),
             guard=Guard(_rails(self._settings), offerings),
+            cap=cap,
             launches=launches_of(resources),
         )
         runs: list[Callable[[], None]] = [partial(part.run, self._over) for part in (watch, quotas, owned)]
@@ -170,6 +173,10 @@ class Term:
             runs.append(partial(run, self._over))
         for driver in drivers:  # guardrails count the instances of all models before the first launch of any
             driver.observe()
+        for driver in (
+            drivers if cap is not None else ()
+        ):  # all before the first plans, or that finds the cap empty
+            driver.claim()
         waking += drivers
         if hosts is not None:
             waking.append(hosts)
@@ -197,8 +204,10 @@ class Term:
 
 
 def _rails(settings: Settings) -> Guardrails:
-    limit = settings.service.aws.max_usd_per_hour
+    cap = settings.service.aws.cap
     return Guardrails(
         max_instances=settings.policy.max_instances,
-        max_usd_per_hour=float("inf") if limit is None else limit,
+        max_usd_per_hour=cap.usd_per_hour,
+        max_vcpus=cap.vcpus,
+        max_gpus=cap.gpus,
     )

@@ -12,23 +12,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mark.config.policies import check_binds_early, chosen_model, chosen_overrides, chosen_slo
+from mark.config.policies import check_binds_early, chosen_overrides
+from mark.config.served import is_service
 from mark.config.settings import FaultSettings, PolicySettings, Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market
-from mark.offline.experiments import line_up, make_experiment
+from mark.offline.experiments import line_up_all
 from mark.offline.sweep.grid import Combination, refusal_of
 from mark.offline.sweep.job import SweepJob
-from mark.offline.sweep.keys import code_digest, job_key, portable, trace_digest
+from mark.offline.sweep.keys import code_digest, job_key, load_digest, portable
+from mark.offline.sweep.served import Load, members_on, settings_by_model
 from mark.offline.trace_source import TraceReading, read_place
-from mark.offline.workloads import workload_on
 from mark.policies.bundles import MANAGED
 from mark.report.sweep.pareto import Value, format_value, short_names
 from mark.report.terminal import Report
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces.bursts import NONE
-from mark.simulator.traces.trace import Trace
 
 BASELINES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(MANAGED, ("policy.managed.",)),
@@ -67,7 +67,7 @@ class SweepLayout:
     """All cells of a grid, the loads that they replay by digest, and what a user should know."""
 
     cells: list[Cell] = field(default_factory=list)
-    traces: dict[str, Trace] = field(default_factory=dict)
+    loads: dict[str, Load] = field(default_factory=dict)
     seeds: set[int] = field(default_factory=set)
     left_out: list[str] = field(default_factory=list)
     experiment: Experiment | None = None
@@ -83,16 +83,18 @@ class _Able:
     """A policy that can run, and what forecasts; `fixed`: no setting of the forecaster changes that."""
 
     policy: str
-    forecaster: str
+    forecasters: tuple[str, ...]
     uses_truth: bool
     fixed: bool
+    #: Share that must be in time; of several models the strictest.
+    target: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Load:
-    """A trace, its digest, and what it is called in this sweep."""
+    """The traces of what is served, their digest, and what they are called in this sweep."""
 
-    trace: Trace
+    traces: Load
     digest: str
     name: str
 
@@ -100,16 +102,16 @@ class _Load:
 def lay_out(points: Sequence[Combination], report: Report) -> SweepLayout:
     """The cells of the combinations. Misconfigured, with its combination, for the first that cannot run."""
     loads, code = _read_loads(points), code_digest()
-    layout = SweepLayout(traces={load.digest: load.trace for load in loads.values()})
+    layout = SweepLayout(loads={load.digest: load.traces for load in loads.values()})
     able: dict[str, tuple[_Able, ...]] = {}
     found: dict[str, Cell] = {}
     for number, point in enumerate(points):
         report("checking the grid", number / len(points))
-        load = loads[_place_of(point.settings)]
+        load = loads[_places_of(point.settings)]
         alike = json_text({**portable(point.settings), "seed": 0}, sort_keys=True, allow_nan=True)
         try:
             if alike not in able:  # seeds change nothing that is checked
-                able[alike] = tuple(_able(point.settings, load.trace, layout))
+                able[alike] = tuple(_able(point.settings, load.traces, layout))
             for one in able[alike]:
                 cell = _cell(point, one, load, code=code)
                 found.setdefault(cell.job.key, cell)
@@ -120,40 +122,57 @@ def lay_out(points: Sequence[Combination], report: Report) -> SweepLayout:
     return layout
 
 
-_Place = tuple[str, TraceReading]
+_Places = tuple[tuple[str, TraceReading], ...]
 
 
-def _place_of(settings: Settings) -> _Place:
-    """Identity of a load: its place and how it is read. Bursts are drawn later, by each seed."""
-    if settings.trace.file is None:
-        raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
-    return settings.trace.file, replace(TraceReading.of(settings), bursts=NONE)
+def _places_of(settings: Settings) -> _Places:
+    """Identity of a load: each model's place and how it is read. Bursts are drawn later, by each seed."""
+    found = []
+    for own in settings_by_model(settings):
+        if own.trace.file is None:
+            lacks = (
+                f"{own.model} has no traffic: name service.serve[].trace, or" if is_service(settings) else "name"
+            )
+            raise Misconfigured(f"{lacks} a trace with --trace; `mark trace generate` writes one")
+        found.append((own.trace.file, replace(TraceReading.of(own), bursts=NONE)))
+    return tuple(found)
 
 
-def _read_loads(points: Sequence[Combination]) -> dict[_Place, _Load]:
-    """Every load once; two traces of one name are told apart by their paths."""
-    places = list(dict.fromkeys(_place_of(point.settings) for point in points))
+def _read_loads(points: Sequence[Combination]) -> dict[_Places, _Load]:
+    """Every load once, and every trace; two traces of one name are told apart by their paths."""
+    loads = list(dict.fromkeys(_places_of(point.settings) for point in points))
+    places = dict.fromkeys(place for load in loads for place in load)
+    traces = {place: read_place(*place) for place in places}
     files = {file for file, _ in places}
-    loads: dict[_Place, _Load] = {}
-    for place in places:
-        file, reading = place
-        trace = read_place(file, reading)
-        alike = sum(Path(other).name == Path(file).name for other in files) > 1
-        loads[place] = _Load(trace=trace, digest=trace_digest(trace), name=file if alike else trace.name)
-    return loads
+    found: dict[_Places, _Load] = {}
+    for load in loads:
+        names = []
+        for file, reading in dict.fromkeys(load):
+            alike = sum(Path(other).name == Path(file).name for other in files) > 1
+            names.append(file if alike else traces[file, reading].name)
+        together = f"{len(load)} models" + (f" on {names[0]}" if len(names) == 1 else "")
+        read = tuple(traces[place] for place in load)
+        found[load] = _Load(traces=read, digest=load_digest(read), name=names[0] if len(load) == 1 else together)
+    return found
 
 
-def _able(settings: Settings, trace: Trace, layout: SweepLayout) -> Iterator[_Able]:
+def _able(settings: Settings, load: Load, layout: SweepLayout) -> Iterator[_Able]:
     """The policies that can run."""
     check_binds_early(settings)
-    experiment = make_experiment(settings, workload=workload_on(settings, trace))
-    layout.experiment = layout.experiment or experiment
-    lineup = line_up(settings, experiment)
+    models = [member.experiment for member in members_on(settings, load)]
+    layout.experiment = layout.experiment or models[0]
+    lineup = line_up_all(settings, models)
     layout.left_out += [text for text in lineup.left_out if text not in layout.left_out]
     changed = chosen_overrides(settings)
     for policy in lineup.policies:
-        bundle, fixed = experiment.bundle(policy, changed), experiment.bundle(policy).uses_truth
-        yield _Able(policy=policy, forecaster=bundle.forecaster, uses_truth=bundle.uses_truth, fixed=fixed)
+        bundles = [model.bundle(policy, changed) for model in models]
+        yield _Able(
+            policy=policy,
+            forecasters=tuple(dict.fromkeys(bundle.forecaster for bundle in bundles)),
+            uses_truth=any(bundle.uses_truth for bundle in bundles),
+            fixed=models[0].bundle(policy).uses_truth,
+            target=max(model.spec.slo.target for model in models),
+        )
 
 
 def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
@@ -167,7 +186,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
     tree, load_tree = portable(settings), portable(_of_load(settings))
     return Cell(
         job=SweepJob(
-            key=job_key(tree, trace=load.digest, code=code, forecaster=able.forecaster),
+            key=job_key(tree, trace=load.digest, code=code, forecasters=able.forecasters),
             trace=load.digest,
             code=code,
             settings=tree,
@@ -175,7 +194,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
             label=" ".join([load.name, policy, *parts, f"seed={settings.seed}"]),
         ),
         yardsticks=SweepJob(
-            key=job_key(load_tree, trace=load.digest, code=code, forecaster=None),
+            key=job_key(load_tree, trace=load.digest, code=code),
             trace=load.digest,
             code=code,
             settings=load_tree,
@@ -185,7 +204,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
         group=group,
         settings=own,
         seed=settings.seed,
-        target=chosen_slo(settings, chosen_model(settings)).target,
+        target=able.target,
         uses_truth=able.uses_truth,
     )
 
@@ -212,14 +231,26 @@ def _effective(point: Combination, able: _Able) -> Settings:
         defaults, kept = PolicySettings(), settings.policy
         keeps = {key.split(".")[1] for key in BASELINES[policy]}
         changed["policy"] = defaults.model_copy(update={name: getattr(kept, name) for name in keeps})
-    return settings.model_copy(update=changed)
+    return _everywhere(settings, changed)
+
+
+def _everywhere(settings: Settings, changed: dict[str, Any]) -> Settings:
+    """The settings with these, which models of a service do not have otherwise."""
+    serve = tuple(
+        one.model_copy(
+            update={key: value for key, value in changed.items() if getattr(one, key, None) is not None}
+        )
+        for one in settings.service.serve
+    )
+    service = settings.service.model_copy(update={"serve": serve})
+    return settings.model_copy(update={**changed, "service": service})
 
 
 def _of_load(settings: Settings) -> Settings:
     """Settings that reference and floor depend on; the policy is not among them."""
     limits = PolicySettings(overflow_limits=settings.policy.overflow_limits)
     changed = {"policies": ("mark",), "forecaster": None, "dispatch": None, "faults": FaultSettings()}
-    return settings.model_copy(update={**changed, "policy": limits})
+    return _everywhere(settings, {**changed, "policy": limits})
 
 
 def _plain(value: Any) -> Value:

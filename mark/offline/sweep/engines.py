@@ -21,7 +21,7 @@ from typing import Protocol
 from mark.domain.errors import Misconfigured, unknown
 from mark.offline.sweep.job import Finished, SweepJob, attempt_elsewhere
 from mark.offline.sweep.ray_engine import RayCluster
-from mark.simulator.traces.trace import Trace
+from mark.offline.sweep.served import Load
 
 ENGINES = ("local", "ray")
 GRACE_S = 2.0
@@ -35,10 +35,10 @@ Results = Generator[Finished, None, None]
 class SweepEngine(Protocol):
     """Does each job once, somewhere, and hands over what came of it as soon as it is there, in any order.
 
-    `traces` holds the loads by digest. A job that fails, or whose worker dies, is handed over with its failure.
+    `loads` are known by their digests. A job that fails, or whose worker dies, is handed over with its failure.
     """
 
-    def run(self, jobs: Sequence[SweepJob], traces: Mapping[str, Trace]) -> Results:
+    def run(self, jobs: Sequence[SweepJob], loads: Mapping[str, Load]) -> Results:
         """Do the jobs."""
         ...
 
@@ -49,7 +49,7 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self._count = workers
 
-    def run(self, jobs: Sequence[SweepJob], traces: Mapping[str, Trace]) -> Results:
+    def run(self, jobs: Sequence[SweepJob], loads: Mapping[str, Load]) -> Results:
         """Do the jobs."""
         todo = deque(jobs)
         workers: list[_SweepProcess] = []
@@ -57,7 +57,7 @@ class Processes:
             # all of them start before the first is waited for
             workers += [_SweepProcess() for _ in range(min(self._count, len(jobs)))]
             for worker in workers:
-                worker.take(todo.popleft(), traces)
+                worker.take(todo.popleft(), loads)
             while busy := [worker.pipe for worker in workers if worker.job is not None]:
                 for pipe in wait(busy):
                     worker = next(worker for worker in workers if worker.pipe is pipe)
@@ -68,7 +68,7 @@ class Processes:
                         if worker.dead:
                             worker = _SweepProcess()
                             workers.append(worker)
-                        worker.take(todo.popleft(), traces)
+                        worker.take(todo.popleft(), loads)
                     yield finished
         finally:
             for worker in workers:
@@ -105,10 +105,10 @@ class _SweepProcess:
             self.process.start()
         theirs.close()
 
-    def take(self, job: SweepJob, traces: Mapping[str, Trace]) -> None:
+    def take(self, job: SweepJob, loads: Mapping[str, Load]) -> None:
         """Give it a job, with the load where it does not have it yet."""
         self.job, self._began = job, time.monotonic()
-        load = None if job.trace in self._given else traces[job.trace]
+        load = None if job.trace in self._given else loads[job.trace]
         self._given.add(job.trace)
         try:
             self.pipe.send((job, load))
@@ -162,7 +162,7 @@ def _serve(pipe: Connection) -> None:
     # libraries with threads of their own would fight the other workers for the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    loads: dict[str, Trace] = {}
+    loads: dict[str, Load] = {}
     while True:
         try:
             job, load = pipe.recv()

@@ -24,7 +24,9 @@ MAX_COMBINATIONS = 100_000
 OWN_FLAGS = {"trace.file": "--trace", "policies": "--policy"}
 """Settings that have a flag of their own, because a comma means more there."""
 NO_REPLAY = ("out", "service", "telemetry")
-"""What does not decide a replay."""
+"""What does not decide a replay, but for `OF_SERVICE`."""
+OF_SERVICE = ("service.aws.max_usd_per_hour", "service.aws.max_vcpus", "service.aws.max_gpus")
+"""The cap over all models of a service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ def parse_axis(text: str) -> Axis:
     known = setting_names()
     if key in OWN_FLAGS:
         raise Misconfigured(f"--set {key} has a flag of its own: {OWN_FLAGS[key]}")
-    if key.partition(".")[0] in NO_REPLAY:
+    if not _is_replayed(key):
         raise Misconfigured(f"--set {key}: no replay depends on it; docs/settings.md lists what can be swept")
     if key not in known:
         raise unknown("setting", key, known)
@@ -104,7 +106,12 @@ def refusal_of(combination: Combination, error: MarkError) -> Misconfigured:
 
 def setting_names() -> tuple[str, ...]:
     """The dotted names of all settings that a sweep may change."""
-    return tuple(name for name in _leaves(Settings, "") if name.partition(".")[0] not in NO_REPLAY)
+    return tuple(name for name in _leaves(Settings, "") if _is_replayed(name))
+
+
+def _is_replayed(key: str) -> bool:
+    """True where a replay may depend on the setting."""
+    return key in OF_SERVICE or key.partition(".")[0] not in NO_REPLAY
 
 
 def _leaves(part: type[BaseModel], prefix: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""Job of a worker, on this machine or another: one replay, or the yardsticks of one load.
+"""Job of a worker, here or elsewhere: one replay of what the settings serve, or the yardsticks of one load.
 
-A job holds all that decides its result but the trace, which is handed over beside it. Its key is made from the
+A job holds all that decides its result but its load, which is handed over beside it. Its key is made from the
 same things (keys.py), so a result that is kept under the key is the result.
 """
 
@@ -9,19 +9,15 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from mark.config.policies import chosen_overrides
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError
-from mark.offline.experiments import make_experiment
-from mark.offline.simulate import run_remarks
 from mark.offline.sweep.keys import code_digest
-from mark.offline.workloads import workload_on
-from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.run_documents import RunDocument, run_document
-from mark.simulator.traces.trace import Trace
+from mark.offline.sweep.served import Load, replay_document, yardsticks_of
+from mark.report.runs.run_documents import RunDocument
+from mark.report.service.service_cell import ServiceCellDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +52,11 @@ class Finished:
     wall_s: float = 0.0
 
 
-def attempt(job: SweepJob, trace: Trace) -> Finished:
+def attempt(job: SweepJob, load: Load) -> Finished:
     """Do the job; whatever goes wrong becomes its one line, so that the others go on."""
     began = time.monotonic()
     try:
-        document = perform(job, trace)
+        document = perform(job, load)
     except MarkError as error:
         failure = str(error)
     except Exception as error:  # noqa: BLE001 - the worker's outermost driver: a defect ends its job, not the sweep
@@ -70,26 +66,23 @@ def attempt(job: SweepJob, trace: Trace) -> Finished:
     return Finished(job=job, failure=" ".join(failure.split()), wall_s=time.monotonic() - began)
 
 
-def attempt_elsewhere(job: SweepJob, trace: Trace) -> Finished:
+def attempt_elsewhere(job: SweepJob, load: Load) -> Finished:
     """Run `attempt` in another process than the sweep's: refused where the code differs there."""
     if _own_code() != job.code:
         return Finished(
             job=job,
             failure="the worker has other code of mark than the sweep, or other packages; give it the same",
         )
-    return attempt(job, trace)
+    return attempt(job, load)
 
 
-def perform(job: SweepJob, trace: Trace) -> RunDocument | LoadYardsticks:
+def perform(job: SweepJob, load: Load) -> RunDocument | ServiceCellDocument | LoadYardsticks:
     """The document of the job: a run without yardsticks, or `reference_usd` and `floor_usd`."""
     settings = Settings.model_validate(job.settings)
-    experiment = make_experiment(settings, workload=workload_on(settings, trace))
     if job.policy is None:
-        reference_usd, floor_usd = experiment.yardsticks()
+        reference_usd, floor_usd = yardsticks_of(settings, load)
         return {"reference_usd": reference_usd, "floor_usd": floor_usd}
-    result = experiment.run(job.policy, overrides=chosen_overrides(settings))
-    result = replace(result, notes=(*run_remarks(settings, experiment, job.policy), *result.notes))
-    return run_document(ComparedRun(result=result))
+    return replay_document(settings, load, job.policy)
 
 
 @functools.cache

@@ -10,13 +10,15 @@ import functools
 import hashlib
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import mark
 from mark.catalog.load import shipped_sets
+from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
+from mark.config.served import is_service
 from mark.config.settings import USUAL_QOS_POLICY, Settings
 from mark.dispatch.qos import QosRule
 from mark.domain.documents import json_text
@@ -32,8 +34,10 @@ DECIDING = (
     *("config/capacity.py", "config/events.py", "config/training.py", "config/account.py"),
     "config/settings.py",
     "config/trace.py",
-    *("offline/experiments.py", "offline/replay_outcome.py", "offline/simulate.py", "offline/sweep/job.py"),
-    "offline/workloads.py",
+    *("offline/experiments.py", "offline/replay_outcome.py", "offline/service_members.py"),
+    *("offline/simulate.py", "offline/sweep/job.py", "offline/sweep/served.py", "offline/workloads.py"),
+    *("report/service/service_cell.py", "report/service/service_document.py"),
+    "report/service/service_verdict.py",
     *(
         "report/formatting.py",
         "report/runs/comparison.py",
@@ -78,6 +82,12 @@ def forecaster_digest(name: str) -> str:
     return digest.hexdigest()[:16]
 
 
+def load_digest(traces: Sequence[Trace]) -> str:
+    """Of the traces of all that is served: of one that trace's."""
+    digests = [trace_digest(trace) for trace in traces]
+    return digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()[:16]
+
+
 def trace_digest(trace: Trace) -> str:
     """Of all that a trace is: its name, its load, and what was noted when it was read."""
     identity = (trace.name, trace.start_at, trace.bin_s, trace.whole_counts, trace.notes, len(trace.rates_rps))
@@ -89,40 +99,86 @@ def trace_digest(trace: Trace) -> str:
 
 
 BILLED: Any = {"gateways": True, "controllers": True, "aws": True, "serve": {"__all__": {"model"}}}
-"""Of a service, what its footprint is counted by."""
+"""Of the service around one model that is replayed, what its footprint is counted by."""
+SERVED: Any = {"gateways": True, "controllers": True, "aws": True, "serve": True}
+"""Of a service of which all models are replayed."""
 
 
 def portable(settings: Settings) -> dict[str, Any]:
     """The settings as JSON holds them, files by their full path, without what no replay depends on."""
+    one = not is_service(settings)
     tree: dict[str, Any] = settings.model_dump(mode="json", exclude={"service", "out"})
     if "rollout" not in settings.model_fields_set:  # where it is named, a replay has what it deploys
         del tree["rollout"]
-    tree["service"] = settings.service.model_dump(mode="json", include=BILLED)
+    tree["service"] = settings.service.model_dump(mode="json", include=BILLED if one else SERVED)
+    for served in () if one else tree["service"]["serve"]:
+        _place_files(served)
     for key in ("models", "prices", "service_prices"):
         tree[key] = str(Path(tree[key]).absolute()) if tree[key] else None
     owned = settings.account.commitments
     tree["account"] = {"commitments": str(owned.absolute()) if owned else None, "share": settings.account.share}
     tree["qos_policy"] = str((settings.qos_policy or USUAL_QOS_POLICY).absolute())
-    tree["profiles"] = [
-        name if name in shipped_sets() else str(Path(name).absolute()) for name in tree["profiles"]
-    ]
-    tree["forecaster"] = _absolute_plugin(tree["forecaster"]) if tree["forecaster"] else None
+    _place_files(tree)
     return tree
 
 
-def job_key(tree: Mapping[str, Any], *, trace: str, code: str, forecaster: str | None) -> str:
-    """The key of a result: of `portable` settings, both digests and, for a replay, its forecaster's name."""
+def _place_files(tree: dict[str, Any]) -> None:
+    """Files of a model, or of all, by their full path."""
+    if tree["profiles"] is not None:
+        tree["profiles"] = [
+            name if name in shipped_sets() else str(Path(name).absolute()) for name in tree["profiles"]
+        ]
+    tree["forecaster"] = _absolute_plugin(tree["forecaster"]) if tree["forecaster"] else None
+    backend = tree.get("backend")
+    if backend is not None and backend["kind"] == "python":
+        backend["folder"] = str(Path(backend["folder"]).absolute()) if backend["folder"] else None
+        backend["target"] = _absolute_plugin(backend["target"])
+
+
+def job_key(tree: Mapping[str, Any], *, trace: str, code: str, forecasters: Sequence[str] = ()) -> str:
+    """The key of a result: of `portable` settings, both digests and, for a replay, its forecasters' names."""
     counted = {**tree, "trace": {**tree["trace"], "file": trace}, "code": code}
     for key in ("models", "prices", "service_prices"):
         counted[key] = _file_digest(tree[key]) if tree[key] else None
     owned = tree["account"]["commitments"]
     counted["account"] = (_file_digest(owned) if owned else None, tree["account"]["share"])
     counted["qos_policy"] = _policy_digest(tree["qos_policy"]) if tree["dispatch"] == QosRule.LEARNED else None
-    counted["profiles"] = [name if name in shipped_sets() else _file_digest(name) for name in tree["profiles"]]
+    counted["profiles"] = _profile_digests(tree["profiles"])
+    counted["service"] = _counted_service(tree["service"])
     # the last value stands in for a forecaster that fails
-    names = (forecaster, "last-value") if forecaster else ()
+    names = (*forecasters, "last-value") if forecasters else ()
     counted["forecaster"] = [forecaster_digest(name) for name in names]
     return hashlib.sha256(json_text(counted, sort_keys=True, allow_nan=True).encode()).hexdigest()[:24]
+
+
+def _counted_service(service: Mapping[str, Any]) -> dict[str, Any]:
+    """A service, its models' files by their content: what is served where they lie is the same."""
+    return {**service, "serve": [_counted_model(one) for one in service["serve"]]}
+
+
+def _counted_model(one: Mapping[str, Any]) -> dict[str, Any]:
+    counted = dict(one)
+    if one.get("profiles") is not None:
+        counted["profiles"] = _profile_digests(one["profiles"])
+    if one.get("forecaster"):
+        counted["forecaster"] = forecaster_digest(one["forecaster"])
+    if one.get("trace"):  # its content is part of the load's digest
+        counted["trace"] = {**one["trace"], "file": None}
+    backend = one.get("backend")
+    beside = None
+    if backend is not None and backend["kind"] == "python":
+        beside = folder_of(backend["target"], Path(backend["folder"]) if backend["folder"] else None)
+    if beside is not None:  # a model's description and times may lie beside its code
+        files = [beside / name for name in (MODEL_FILE, PROFILE_FILE)]
+        counted["backend"] = {
+            "kind": "python",
+            "files": [_file_digest(str(file)) for file in files if file.is_file()],
+        }
+    return counted
+
+
+def _profile_digests(profiles: Sequence[str]) -> list[str]:
+    return [name if name in shipped_sets() else _file_digest(name) for name in profiles]
 
 
 def _absolute_plugin(name: str) -> str:

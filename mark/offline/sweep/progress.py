@@ -63,8 +63,8 @@ def _outcome(finished: Finished) -> str:
     if document is None:
         return f"failed: {finished.failure}"
     if finished.job.policy is None:
-        known = document["reference_usd"]
-        return f"reference {MISSING if known is None else usd(known)} USD"
+        known = [(name, document[f"{name}_usd"]) for name in ("reference", "floor")]
+        return ", ".join(f"{name} {usd(value)} USD" for name, value in known if value is not None) or MISSING
     attained = document["slo"]["attained"]
     kept = MISSING if attained is None else percent(attained, digits=2)
     return f"{usd(document['cost_usd']['total'])} USD, {kept} in time"

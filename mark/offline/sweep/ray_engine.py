@@ -17,7 +17,7 @@ from typing import Any
 
 from mark.domain.errors import Misconfigured
 from mark.offline.sweep.job import Finished, SweepJob, attempt_elsewhere
-from mark.simulator.traces.trace import Trace
+from mark.offline.sweep.served import Load
 
 IN_FLIGHT = 500
 """Tasks that Ray holds at once: more than a cluster has cores, few enough to wait for quickly."""
@@ -38,23 +38,23 @@ class RayCluster:
         self._address = address
         _reach(address)
 
-    def run(self, jobs: Sequence[SweepJob], traces: Mapping[str, Trace]) -> Generator[Finished, None, None]:
+    def run(self, jobs: Sequence[SweepJob], loads: Mapping[str, Load]) -> Generator[Finished, None, None]:
         """Do the jobs."""
         # what Ray says about lost workers it prints on stdout, which belongs to the sweep's document
         with redirect_stdout(sys.stderr):
-            yield from self._run(jobs, traces)
+            yield from self._run(jobs, loads)
 
-    def _run(self, jobs: Sequence[SweepJob], traces: Mapping[str, Trace]) -> Generator[Finished, None, None]:
+    def _run(self, jobs: Sequence[SweepJob], loads: Mapping[str, Load]) -> Generator[Finished, None, None]:
         ray = self._ray
         self._connect()
         running: dict[Any, SweepJob] = {}
         try:
-            loads = {digest: ray.put(trace) for digest, trace in traces.items()}
+            put = {digest: ray.put(load) for digest, load in loads.items()}
             task = ray.remote(num_cpus=1, max_retries=RETRIES)(attempt_elsewhere)
             todo = iter(jobs)
             while True:
                 for job in islice(todo, IN_FLIGHT - len(running)):
-                    running[task.remote(job, loads[job.trace])] = job
+                    running[task.remote(job, put[job.trace])] = job
                 if not running:
                     return
                 ready, _ = ray.wait(list(running), num_returns=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import Any
 
 import typer
 
-from mark.config.served import settings_of_one
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import evidence_line
@@ -28,9 +27,11 @@ from mark.offline.sweep.folder import Document, SweepFolder
 from mark.offline.sweep.grid import Axis, Combination, combinations
 from mark.offline.sweep.job import SweepJob
 from mark.offline.sweep.progress import sweep_progress
+from mark.offline.sweep.served import settings_by_model, settings_served
+from mark.policies.bundles import PACKED
 from mark.report.runs.comparison import cost_over, floor_says
 from mark.report.sweep.document import sweep_document
-from mark.report.sweep.pareto import ParetoRow, SweptRun, format_value, pareto_rows
+from mark.report.sweep.pareto import ParetoRow, SweptModel, SweptRun, format_value, pareto_rows
 from mark.report.sweep.sweep_page import DOCUMENT_NAME, PAGE_NAME, render_sweep
 from mark.report.sweep.sweep_table import pareto_tables
 from mark.report.terminal import INTERRUPTED, note, progress, show, show_json
@@ -54,7 +55,7 @@ def sweep_grid(config: Path | None, axes: Sequence[Axis], *, engine: SweepEngine
 
     Misconfigured, before anything runs, where a combination cannot run; or when a result cannot be written.
     """
-    points = [replace(point, settings=settings_of_one(point.settings)) for point in combinations(config, axes)]
+    points = [replace(point, settings=settings_served(point.settings)) for point in combinations(config, axes)]
     out = _out(points)
     with progress() as report:
         layout = lay_out(points, report)
@@ -102,7 +103,7 @@ def _run(layout: SweepLayout, folder: SweepFolder, engine: SweepEngine) -> Sweep
             warm_engine(layout.experiment, report)
         with (
             sweep_progress(len(jobs) - len(todo), len(jobs)) as report_finished,
-            closing(engine.run(todo, layout.traces)) as stream,
+            closing(engine.run(todo, layout.loads)) as stream,
         ):
             for finished in stream:
                 if finished.document is None:
@@ -126,7 +127,8 @@ def _cells(layout: SweepLayout, outcome: SweepOutcome) -> list[dict[str, Any]]:
         known = outcome.results.get(cell.yardsticks.key) or {"reference_usd": None, "floor_usd": None}
         serving_usd, attained = result["cost_usd"]["serving"], result["slo"]["attained"]
         keeps = attained is not None and attained >= cell.target
-        says = floor_says(keeps=keeps, duration_s=result["duration_s"])
+        proven = "models" not in result or result["policy"] not in PACKED  # of whole instances, not of pods
+        says = proven and floor_says(keeps=keeps, duration_s=result["duration_s"])
         over = {
             "cost_over_reference": cost_over(serving_usd, known["reference_usd"]),
             "cost_over_floor": cost_over(serving_usd, known["floor_usd"]) if says else None,
@@ -154,9 +156,21 @@ def _runs(layout: SweepLayout, outcome: SweepOutcome) -> list[SweptRun]:
             uses_truth=cell.uses_truth,
             forecasts=document["forecasts"],
             fallback_forecasts=document["stood_in"],
+            models=tuple(_model(one) for one in document.get("models", ())),
         )
         for cell, document in zip(able, _cells(layout, outcome), strict=True)
     ]
+
+
+def _model(document: Mapping[str, Any]) -> SweptModel:
+    """One model of a service's replay."""
+    slo = document["slo"]
+    return SweptModel(
+        model=document["model"],
+        total_usd=document["cost_usd"]["total"],
+        attained=slo["attained"],
+        target=slo["target"],
+    )
 
 
 def _print(rows: Sequence[ParetoRow], layout: SweepLayout, outcome: SweepOutcome, folder: SweepFolder) -> None:
@@ -189,7 +203,7 @@ def _page(
         for key, value in point.swept.items():
             swept.setdefault(key, []).append(format_value(value))
     facts = [(key, ", ".join(dict.fromkeys(values))) for key, values in swept.items()]
-    models = dict.fromkeys(str(point.settings.model) for point in points)
+    models = dict.fromkeys(str(own.model) for point in points for own in settings_by_model(point.settings))
     facts = [("Model", ", ".join(models)), ("Replays", f"{len(layout.cells):,}"), *facts]
     return render_sweep(
         rows,

@@ -69,6 +69,8 @@ class ServiceRunObject(TypedDict):
     around_usd: float | None
     #: Of `hosts_usd`, what no model took: idle time, disks and addresses.
     idle_usd: float | None
+    #: The account's commitments: their price less what they cover of the rest; 0 where it has none.
+    commitments_usd: float | None
     #: Rented and ready for all models together, in the mean over time.
     instances_rented: float | None
     models: list[ServiceModelObject]
@@ -89,11 +91,12 @@ def service_document(runs: Sequence[ServiceRun], now: Present = SAGEMAKER) -> Se
     """The verdict, then one object a run, in the given order."""
     return {
         "verdict": verdict_document(service_replay_verdict(runs, now)) if runs else None,
-        "runs": [_run(run) for run in runs],
+        "runs": [service_run_document(run) for run in runs],
     }
 
 
-def _run(run: ServiceRun) -> ServiceRunObject:
+def service_run_document(run: ServiceRun) -> ServiceRunObject:
+    """The object of one run."""
     return {
         "policy": run.policy,
         "duration_s": finite(run.duration_s),
@@ -102,6 +105,7 @@ def _run(run: ServiceRun) -> ServiceRunObject:
         "hosts_usd": finite(run.hosts_usd),
         "around_usd": finite(run.around_usd),
         "idle_usd": finite(run.idle_usd),
+        "commitments_usd": finite(run.commitments_usd),
         "instances_rented": finite(run.instances_rented),
         "models": [_model(model) for model in run.models],
         "shared": [_shared(one) for one in run.shared],

@@ -117,6 +117,11 @@ def around_sentence(run: ServiceRun) -> str:
     """The parts of the total that no model's row has, and the length that stands for a month."""
     is_divided = any(model.shared_usd for model in run.models)
     shared = f"{'what no model used of ' if is_divided else ''}{run.hosts:.1f} shared instances", run.idle_usd
-    parts = (*((shared,) if run.idle_usd else ()), ("overhead that all models share", run.around_usd))
+    owned = ("commitments less what they cover", run.commitments_usd)
+    parts = (
+        *((shared,) if run.idle_usd else ()),
+        ("overhead that all models share", run.around_usd),
+        *((owned,) if run.commitments_usd else ()),
+    )
     left = "; ".join(f"{name}, {usd_per_month_words(a_month(usd, run.duration_s))} a month" for name, usd in parts)
     return f"Not in these rows: {left}. A month is 730 h like the {format_duration(run.duration_s)} replayed."

@@ -16,6 +16,18 @@ class SpreadDocument(TypedDict):
     high: float
 
 
+class SweepModelDocument(TypedDict):
+    """One model of a service, over the seeds."""
+
+    model: str
+    #: Without shared instances and what stands around all fleets.
+    total_usd: SpreadDocument | None
+    #: Share of its requests in time; null where a seed has none.
+    attained: SpreadDocument | None
+    #: Share that must be in time.
+    target: float
+
+
 class SweepRowDocument(TypedDict):
     """One choice of settings, over its seeds."""
 
@@ -31,12 +43,13 @@ class SweepRowDocument(TypedDict):
     #: Total cost; null where a replay has none.
     total_usd: SpreadDocument | None
     serving_usd: SpreadDocument | None
+    #: Share in time; of a service that of the model with the least margin to its target.
     attained: SpreadDocument | None
     cost_over_reference: SpreadDocument | None
     cost_over_floor: SpreadDocument | None
     #: Share of right answers; null for a model without variants.
     accuracy: SpreadDocument | None
-    #: Share that must be in time.
+    #: Share that must be in time; of a service the strictest.
     target: float
     #: Whether the mean is at least that.
     keeps_objective: bool
@@ -48,6 +61,8 @@ class SweepRowDocument(TypedDict):
     stood_in: int
     #: Whether nothing beats it.
     on_front: bool
+    #: Of a service, a row a model; empty where one model is swept.
+    models: list[SweepModelDocument]
 
 
 class SweepDocument(TypedDict):
@@ -55,7 +70,8 @@ class SweepDocument(TypedDict):
 
     #: One choice of settings, over its seeds.
     rows: list[SweepRowDocument]
-    #: Single replays: a run of `mark simulate` with `group` and `settings`.
+    #: Single replays: a run of `mark simulate` with `group` and `settings`; a service's also has sums of its
+    #: models under the keys of one model's run.
     cells: list[dict[str, object]]
     #: What did not run: `label` and `reason`.
     failed: list[dict[str, object]]
@@ -91,6 +107,15 @@ def _row_object(row: ParetoRow) -> SweepRowDocument:
         "forecasts": row.forecasts,
         "stood_in": row.fallback_forecasts,
         "on_front": row.front > 0,
+        "models": [
+            {
+                "model": model.model,
+                "total_usd": _spread_object(model.total_usd),
+                "attained": _spread_object(model.attained),
+                "target": model.target,
+            }
+            for model in row.models
+        ],
     }
 
 

@@ -18,14 +18,24 @@ Key = tuple[str, str, tuple[tuple[str, Value], ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweptModel:
+    """One model of a service in a replay. total_usd: without what its models share."""
+
+    model: str
+    total_usd: float
+    attained: float | None
+    target: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweptRun:
     """One finished replay of a sweep.
 
     `settings` are the swept settings that tell its row from others of its `group`, by dotted name. `attained` is
     None where no request was finished, `cost_over_reference` where there is no reference,
     `cost_over_floor` where there is no floor or the objective is missed, `accuracy` (the mean share of right
-    answers) where the model has no variants. `fallback_forecasts` counts those of the `forecasts` that are the
-    last value because the forecaster failed.
+    answers) where the model has no variants. `models`: those of a service. `fallback_forecasts` counts those of
+    the `forecasts` that are the last value because the forecaster failed.
     """
 
     group: str
@@ -42,6 +52,7 @@ class SweptRun:
     uses_truth: bool = False
     forecasts: int = 0
     fallback_forecasts: int = 0
+    models: tuple[SweptModel, ...] = ()
 
     @property
     def row(self) -> Key:
@@ -56,6 +67,21 @@ class Spread:
     mean: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """One model of a service under one choice of settings, over its seeds."""
+
+    model: str
+    total_usd: Spread
+    attained: Spread | None
+    target: float
+
+    @property
+    def keeps_objective(self) -> bool:
+        """On average at least the target share of its requests was answered in time, or none came."""
+        return self.attained is None or self.attained.mean >= self.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +108,7 @@ class ParetoRow:
     forecasts: int = 0
     fallback_forecasts: int = 0
     front: int = 0
+    models: tuple[ModelRow, ...] = ()
 
     @property
     def keeps_objective(self) -> bool:
@@ -175,6 +202,16 @@ def _row(runs: Sequence[SweptRun], seed_count: int) -> ParetoRow:
         uses_truth=first.uses_truth,
         forecasts=sum(run.forecasts for run in runs),
         fallback_forecasts=sum(run.fallback_forecasts for run in runs),
+        models=tuple(_model_row(same) for same in zip(*(run.models for run in runs), strict=True)),
+    )
+
+
+def _model_row(runs: Sequence[SweptModel]) -> ModelRow:
+    return ModelRow(
+        model=runs[0].model,
+        total_usd=_spread([run.total_usd for run in runs]),
+        attained=_known([run.attained for run in runs]),
+        target=runs[0].target,
     )
 
 

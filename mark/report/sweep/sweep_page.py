@@ -7,7 +7,7 @@ from functools import partial
 
 from mark.report.formatting import MISSING, over_yardstick, usd
 from mark.report.html import make_environment, trusted
-from mark.report.sweep.pareto import ParetoRow, by_group, format_value, short_names, swept_keys
+from mark.report.sweep.pareto import ParetoRow, by_group, format_value, row_label, short_names, swept_keys
 from mark.report.sweep.sweep_table import (
     format_accuracy,
     format_attainment,
@@ -15,7 +15,9 @@ from mark.report.sweep.sweep_table import (
     format_range,
     format_share,
     group_headline,
+    model_cells,
     remark,
+    told_row,
 )
 
 PAGE_NAME = "sweep.html"
@@ -45,6 +47,8 @@ def render_sweep(
             "rows": [_cells(row, swept_keys(members)) for row in members],
             "has_variants": any(row.accuracy is not None for row in members),
             "remarks": any(remark(row) for row in members),
+            "models": [(model.model, *model_cells(model)) for model in told_row(members).models],
+            "models_of": row_label(told_row(members)),
             "figure": trusted(
                 wide_and_narrow(partial(pareto_figure, members, policies=policies), f"front{number}")
             ),

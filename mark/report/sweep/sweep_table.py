@@ -9,6 +9,7 @@ from rich.text import Text
 
 from mark.report.formatting import MISSING, format_fallbacks, over_yardstick, percent, usd
 from mark.report.sweep.pareto import (
+    ModelRow,
     ParetoRow,
     Spread,
     by_group,
@@ -18,14 +19,49 @@ from mark.report.sweep.pareto import (
     short_names,
     swept_keys,
 )
-from mark.report.tables import Column, figures, make_table
+from mark.report.tables import Column, figures, make_table, texts
 
 Formatter = Callable[[float], str]
 
 
 def pareto_tables(rows: Sequence[ParetoRow]) -> list[tuple[str, Table]]:
-    """A heading and a table a group, its rows from the cheapest; those on the front are numbered."""
-    return [(f"{group}\n{group_headline(members)}", _table(members)) for group, members in by_group(rows).items()]
+    """A heading and a table a group, its rows from the cheapest; those on the front are numbered.
+
+    Of a service a table of the models follows.
+    """
+    found = []
+    for group, members in by_group(rows).items():
+        found.append((f"{group}\n{group_headline(members)}", _table(members)))
+        row = told_row(members)
+        if row.models:
+            found.append((f"Models with {row_label(row)}", _models_table(row)))
+    return found
+
+
+def told_row(rows: Sequence[ParetoRow]) -> ParetoRow:
+    """The row of a group whose models are shown: the cheapest that keeps its objective, else the first."""
+    return cheapest_keeping(rows) or rows[0]
+
+
+def model_cells(model: ModelRow) -> tuple[str, ...]:
+    """The cells of a model of a service, after its name."""
+    kept = format_mean(model.attained, format_share)
+    return (
+        _with_range(format_mean(model.total_usd, usd), model.total_usd, usd),
+        _with_range(kept if model.keeps_objective else f"{kept} MISSED", model.attained, format_share),
+        percent(model.target),
+    )
+
+
+def _models_table(row: ParetoRow) -> Table:
+    table = make_table(
+        [*texts("model"), *figures("own USD", "in time", "objective")],
+        gap=2,
+        notes=("own USD is without shared instances and what stands around all fleets.",),
+    )
+    for model in row.models:
+        table.add_row(model.model, *model_cells(model))
+    return table
 
 
 def group_headline(rows: Sequence[ParetoRow]) -> str:
@@ -35,7 +71,9 @@ def group_headline(rows: Sequence[ParetoRow]) -> str:
     waiting = sum(row.missing > 0 for row in rentable)
     if best is not None and best.attained is not None:
         kept, cost = format_share(best.attained.mean), usd(best.total_usd.mean)
-        headline = f"Cheapest that keeps its objective: {row_label(best)}: {cost} USD, {kept} in time."
+        whose = "keeps all objectives" if best.models else "keeps its objective"
+        least = " at least" if best.models else ""
+        headline = f"Cheapest that {whose}: {row_label(best)}: {cost} USD, {kept} in time{least}."
     elif rentable and waiting == len(rentable):
         return "No row has all its seeds yet."
     elif rentable and all(row.fallback_forecasts for row in rentable):

@@ -102,3 +102,13 @@ def test_an_unknown_offering_counts_as_the_dearest_at_the_prices_of_now() -> Non
     count, why = guard.reserve("m", Launch(token="t", reason="r", offering=SPOT.name, count=1))
     assert count == 0
     assert why == "0.9000 USD an hour and 0.9000 more exceed 1"
+
+
+def test_no_launch_takes_what_runs_above_the_vcpus_or_gpus_of_the_cap() -> None:
+    per_one = ON_DEMAND.instance_type.vcpus
+    order = Launch(token="t", reason="r", offering=ON_DEMAND.name, count=5)
+    guard = Guard(Guardrails(max_instances=99, max_vcpus=3.0 * per_one), OFFERINGS)
+    guard.update_inventory("other", {"i-1": row("i-1", ON_DEMAND.name, "a")}, 0.0)
+    assert guard.reserve("m", order) == (2, f"{per_one} vCPUs and {5 * per_one} more exceed {3 * per_one}")
+    assert Guard(Guardrails(max_instances=99, max_vcpus=per_one - 1.0), OFFERINGS).forbidden_reason(ON_DEMAND.name)
+    assert Guard(Guardrails(max_instances=99, max_gpus=1.0), OFFERINGS).reserve("m", order) == (5, None)

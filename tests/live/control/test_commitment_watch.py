@@ -7,6 +7,7 @@ from dataclasses import replace
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments, PlanKind, SavingsPlan
 from mark.domain.errors import Misconfigured
+from mark.domain.host_spec import SHARED
 from mark.live.control.commitment_watch import AGAIN_S, EACH_S, CommitmentWatch
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
@@ -104,6 +105,11 @@ def test_a_model_counts_what_those_before_it_leave(redis: EmbeddedRedis) -> None
     made.poll()
     assert left(made, "a") == standing
     assert abs(left(made, "b") - (standing - 4 * 0.085 * 0.75)) < 1e-9
+    MODEL.write(store, PublishedModel(observed=running[:1]), SHARED)
+    made.poll()
+    assert abs(left(made, "a") - (standing - 0.085 * 0.75)) < 1e-9, (
+        "what models share comes before each model's own"
+    )
 
 
 def test_those_of_a_file_are_told_to_reports_and_nobody_is_asked(redis: EmbeddedRedis) -> None:
