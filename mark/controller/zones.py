@@ -1,7 +1,7 @@
 """The zones that launches go to, and those that drains begin with. Pure.
 
 AWS bills what crosses between zones, in each direction. A gateway asks the instances of its own zone first
-(`DispatchPolicy.zonal`), so what crosses is the load of a zone beyond what its instances carry. A launch goes
+while these are in time, so what crosses is the load of a zone beyond what its instances carry. A launch goes
 where rent and crossing together cost least; what spares most crossing is drained first.
 """
 

@@ -42,8 +42,6 @@ class DispatchPolicy:
     #: probability with which an admitted request must finish in that share; 0.5 looks at its expected finish
     admission_confidence: float = 0.5
     late: Late = Late.SERVE
-    #: whether an instance in the zone in which a request came in is asked first
-    zonal: bool = False
     #: seconds after which a request is shed or expired: the service's own time-out
     give_up_s: float = 60.0
     #: least seconds after which a batch counts as hung, and its agent is restarted (`hung.py`)

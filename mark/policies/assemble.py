@@ -128,11 +128,11 @@ class Assembly:
                 f"{self.spec.model.name} has variants, of which {policy} packs no pods: leave it out"
             )
         bundle = replace(bundle, variants=self.variants)
-        zonal = bundle.dispatch.zonal and self.spec.overhead
+        pays = bundle.overhead and self.spec.overhead  # for what crosses between zones
         controlled = replace(
             bundle.controller,
-            zones=tuple(filter(None, self.spec.world.zones)) if zonal else (),
-            crossing_usd=crossing_usd(self.spec.footprint, self.spec.model.payload_mib) if zonal else 0.0,
+            zones=tuple(filter(None, self.spec.world.zones)) if pays else (),
+            crossing_usd=crossing_usd(self.spec.footprint, self.spec.model.payload_mib) if pays else 0.0,
             quotas=() if bundle.pods is not None else self.spec.world.quotas,  # those are of nodes
             capacity=self.spec.capacity,
             clock_at=self.spec.clock_at,

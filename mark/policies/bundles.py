@@ -522,7 +522,7 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             unavailable_longest_s=LONGEST_UNAVAILABLE_S,
             launch_breaker=LaunchBreakerPolicy(),
         ),
-        dispatch=replace(_bouncer(given), zonal=True),
+        dispatch=_bouncer(given),
         forecaster=LEARNING["hedged"],
         shares=True,
     )

@@ -10,6 +10,7 @@ elsewhere is ready, which is kinder than an eviction.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -158,7 +159,10 @@ class PodNodes:
         faults: FaultScript,
         seed: int,
         end_s: float,
+        entry: Sequence[str] = ("",),
     ) -> None:
+        """entry: zones with gateways."""
+        self._zones, self._entry = world.zones, entry
         self._plane, self._policy = plane, pods[0].nodes
         self._start_s, self._end_s = plane.now, end_s
         self._offerings = {item.name: item for one in pods for item in one.offerings}
@@ -374,7 +378,8 @@ class PodNodes:
         """A new node's name; empty where it is refused."""
         self._orders += 1
         token = f"n{self._orders}"
-        self._cloud.submit(Launch(token=token, reason="pods wait", offering=offering, count=1))
+        elsewhere = tuple((offering, zone) for zone in self._zones if zone != self._emptiest_zone())
+        self._cloud.submit(Launch(token=token, reason="pods wait", offering=offering, count=1, without=elsewhere))
         name = next((item.id for item in self._cloud.observe() if item.token == token), "")
         if not name:
             self._refused_until[offering] = now + REFUSED_S
@@ -383,6 +388,11 @@ class PodNodes:
         self._nodes[name], self._changed_at[name] = offering, now
         self._see_ready()
         return name
+
+    def _emptiest_zone(self) -> str:
+        """Of those with gateways the zone with the fewest nodes: the usual spread."""
+        there = Counter(item.zone for item in self._cloud.observe() if item.id in self._nodes)
+        return min(self._entry, key=lambda zone: there[zone])
 
     def _see_ready(self) -> list[str]:
         """Nodes that serve since this was asked last."""

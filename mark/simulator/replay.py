@@ -165,6 +165,7 @@ def nodes_of(
         world=first.world,
         faults=first.faults,
         seed=first.workload.seed if first.market_seed is None else first.market_seed,
+        entry=first.entry_zones,
         end_s=first.start_s + first.duration_s,
     )
 

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from mark.dispatch.policy import DispatchPolicy
 from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.engine.shared_plane import SharedPlane
 from tests.simulator.engines import batching, engine_setup, lambda_offering, poisson
 
 ZONES = ("a", "b", "c")
-ZONAL = DispatchPolicy(zonal=True)
 QUICK = batching(1, 0.05, 0.05)
 
 
@@ -23,12 +21,11 @@ def run(
     zones: str,
     *,
     rps: float = 20.0,
-    dispatch: DispatchPolicy = ZONAL,
     entry: tuple[str, ...] = ("a", "b"),
     crossing_usd: float = 0.0,
 ) -> Engine:
     warm = lambda_offering(concurrency=500, burst=500, latency_s=0.1, idle_min_s=1e3, idle_max_s=2e3)
-    given = engine_setup(plain, poisson(rps, 60.0, 3), dispatch=dispatch, overflow=warm)
+    given = engine_setup(plain, poisson(rps, 60.0, 3), overflow=warm)
     given = replace(given, zones=ZONES, entry=entry, crossing_usd=crossing_usd)
     made = SharedPlane(kernel, [given]).engines[0] if isinstance(kernel, DeviceKernel) else Engine(given)
     for zone in zones:
@@ -47,8 +44,7 @@ def test_requests_stay_in_their_zone_while_its_instances_are_in_time(
     either: Kernel | DeviceKernel, kernel: Kernel
 ) -> None:
     assert run(either, kernel, "ab").crossed() == 0
-    anywhere = run(either, kernel, "ab", dispatch=DispatchPolicy())
-    assert anywhere.crossed() == pytest.approx(anywhere.served().instance / 2, rel=0.2)
+    assert run(either, kernel, "ab").served().instance > 1000
 
 
 def test_a_zone_that_is_full_or_has_no_instance_gives_way_to_another_before_lambda(
@@ -80,6 +76,6 @@ def test_lambda_comes_before_a_crossing_that_costs_more(either: Kernel | DeviceK
 
 
 def test_without_zones_nobody_counts_what_crosses(kernel: Kernel) -> None:
-    given = engine_setup(kernel, [1.0], dispatch=ZONAL, overflow=lambda_offering())
+    given = engine_setup(kernel, [1.0], overflow=lambda_offering())
     assert Engine(given).crossed() is None
     assert Engine(given).entry == {}

@@ -81,7 +81,6 @@ def rules(
         "speed": speed,
         "sigmas": dispatch.admission_sigmas,
         "network_s": network_s * speed,
-        "zonal": dispatch.zonal,
     }
     made = records(kernel.RULES, 1)
     for name, value in values.items():

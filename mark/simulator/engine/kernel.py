@@ -107,7 +107,7 @@ SERVER = np.dtype(
 )
 RULES = np.dtype(
     [
-        *((name, "?") for name in ("shed_late", "overflows", "zonal", "lambda_before_crossing")),
+        *((name, "?") for name in ("shed_late", "overflows", "lambda_before_crossing")),
         *((name, "i8") for name in ("routing", "monitor_requests", "concurrency", "burst")),
         ("last_second", "i8"),
         *((name, "f8") for name in ("factor", "give_up_s", "objective_s", "target", "start_at", "monitor_s")),
@@ -227,13 +227,12 @@ def dispatch(
 ) -> bool:
     """Send one request somewhere; True when a queue has become full."""
     outcome = BOUNCED
-    if rules.zonal:
-        near = _near(arrived_at, fleet.zones)
-        if 0 < near.size < rows.size:
-            _advance_all(now, rows, rules, fleet, tally)
-            outcome = _offer(now, arrived_at, size, near, rules, fleet, tally)
-        if outcome == BOUNCED and near.size < rows.size and rules.lambda_before_crossing:
-            outcome = offer_lambda(now, arrived_at, rules, pool, tally)
+    near = _near(arrived_at, fleet.zones)
+    if 0 < near.size < rows.size:
+        _advance_all(now, rows, rules, fleet, tally)
+        outcome = _offer(now, arrived_at, size, near, rules, fleet, tally)
+    if outcome == BOUNCED and near.size < rows.size and rules.lambda_before_crossing:
+        outcome = offer_lambda(now, arrived_at, rules, pool, tally)
     if outcome == BOUNCED:
         outcome = _offer(now, arrived_at, size, rows, rules, fleet, tally)
     if outcome == BOUNCED:

@@ -183,15 +183,12 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
     deadline_at = arrived_at + rules.objective_s
     own, shared = rows[: models.own[model]], rows[models.own[model] :]
     outcome = BOUNCED
-    if rules.zonal:
-        zone = zone_of_entry(arrived_at, fleet.zones.entry)
-        near = models.near[model, zone, : models.near_accepting[model, zone]]
-    else:
-        zone, near = 0, rows[:0]
+    zone = zone_of_entry(arrived_at, fleet.zones.entry)
+    near = models.near[model, zone, : models.near_accepting[model, zone]]
     near_own, near_shared = near[: models.near_own[model, zone]], near[models.near_own[model, zone] :]
     if 0 < near_shared.size < shared.size:
         outcome = _offer(now, arrived_at, deadline_at, near_shared, True, rules, fleet, devices, models)
-    if outcome == BOUNCED and rules.zonal and rules.lambda_before_crossing and near.size < rows.size:
+    if outcome == BOUNCED and rules.lambda_before_crossing and near.size < rows.size:
         outcome = _stay_or_call(now, arrived_at, deadline_at, near_own, model, fleet, devices, models)
     if outcome == BOUNCED and shared.size:
         outcome = _offer(now, arrived_at, deadline_at, shared, True, rules, fleet, devices, models)
