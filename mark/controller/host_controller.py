@@ -143,7 +143,7 @@ class HostController:
         self._zones, self._front = zones, front
         #: What became of launches, of offerings whose instances did not become ready.
         self.launches = tuple(launches)
-        self._next_decision_at = start_at + PACK_EVERY_S
+        self._next_decision_at, self._decided_at = start_at + PACK_EVERY_S, start_at
         #: Spending limit and instances of the last decision; an instance that holds nothing was in none.
         self._decided_under = SpendingLimit.NONE
         self._decided_on = frozenset(name for name, tenants in self._wanted.items() if tenants)
@@ -197,9 +197,23 @@ class HostController:
 
     def tick(self, now: float, *, was_lost: bool = False) -> None:
         """Decide anew where that is due or an instance was lost, and move models on their way."""
-        if was_lost or now >= self._next_decision_at or self._is_outdated:
+        if was_lost or self._is_outdated or (now >= self._next_decision_at and not self._waits_for_boots(now)):
             self.decide(now)
         self._place(now)
+
+    def _waits_for_boots(self, now: float) -> bool:
+        """True where nothing but a boot asks for a decision before its hour.
+
+        The load has hardly changed meanwhile: packed anew, models move, and what is rented is given back soon.
+        """
+        boots = any(now < self._boots_until.get(name, now) and name not in self._ready for name in self._wanted)
+        refused = any(
+            until > self._decided_at for until in (*self._refused_until.values(), *self._refused_in.values())
+        )
+        if not boots or refused or now >= self._decided_at + PACK_EVERY_S:
+            return False
+        self._next_decision_at = now + min(SOON_S, PACK_EVERY_S)
+        return True
 
     @property
     def _is_outdated(self) -> bool:
@@ -213,7 +227,7 @@ class HostController:
 
     def decide(self, now: float) -> None:
         """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
-        self._ordered, self._count = [], self._count + 1
+        self._ordered, self._count, self._decided_at = [], self._count + 1, now
         self._tokens = (f"s{self._count}-{place}" for place in count(1))
         fleet, facts = self._cloud.observe(), self._cloud.drain_facts()
         for fact in facts:
