@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from mark.domain.offering import Market
 from mark.studies.setups import SETUPS
-from scripts.acceptance import ablation, elsewhere, forecasts, rivals, sensitivity
+from scripts.acceptance import ablation, bill, elsewhere, forecasts, rivals, sensitivity
 from scripts.acceptance.days import (
     DAYS_NOTE,
     DAYS_TITLE,
@@ -38,6 +39,8 @@ class FigureTask(NamedTuple):
 
 def tasks() -> Iterator[FigureTask]:
     """All that is measured, what readers ask for first, and what runs alone last."""
+    for load, market in itertools.product(bill.LOADS, Market):
+        yield FigureTask("bill", f"{load}, {market.value}", partial(bill.of_load, load, market))
     for types in rivals.TYPE_SETS:
         for judged in rivals.DAYS:
             measure = partial(rivals.of_day, judged, types)
@@ -80,6 +83,7 @@ class Part:
 
 
 PARTS = {
+    "bill": Part(bill.TITLE, bill.NOTE, partial(part_tables, own="days", head=bill.HEAD), shown={"days": 12}),
     "rivals": Part(rivals.TITLE, rivals.NOTE, rivals.tables, rivals.completed, {"ratios": 7}),
     "judged": Part(JUDGED_TITLE, JUDGED_NOTE),
     "elsewhere": Part(elsewhere.TITLE, elsewhere.NOTE, elsewhere.tables, elsewhere.completed, {"means": 4}),
