@@ -155,6 +155,10 @@ def test_every_example_of_a_replay_runs(mark, quick):
     identity("sentiment.onnx")
     Path("models").mkdir()
     identity("models/same.onnx")
+    models = "".join(
+        f"    - {{model: {name}, trace: {{file: load.csv.gz}}}}\n" for name in ("inception-v3", "resnet-50")
+    )
+    Path("service.yaml").write_text(f"service:\n  serve:\n{models}")
     replays = set(COMMANDS) - LIVE - ROLLOUT - METRICS - TAKE_MINUTES
     ordered = sorted(replays, key=lambda name: (MAKERS.index(name) if name in MAKERS else len(MAKERS), name))
     assert set(ordered) == replays

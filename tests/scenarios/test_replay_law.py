@@ -75,7 +75,8 @@ def test_plans_by_spot_prices_that_move_are_made_again_from_the_journal(kernel: 
     assert told(journal.lines) == []
     assert [tick.seen for tick in read_journal(journal.lines)[1]] == journal.seen
     prices = {seen.fleet.spot_usd_per_hour for seen in journal.seen}
-    assert {name for one in prices for name, _ in one} == {"c5.large:spot", "c5.xlarge:spot"}
+    pools = {f"{kind}:spot{zone}" for kind in ("c5.large", "c5.xlarge") for zone in ("", ":a", ":b", ":c")}
+    assert {name for one in prices for name, _ in one} == pools
 
 
 def test_the_hard_journal_holds_what_can_go_wrong(kernel: Kernel) -> None:
