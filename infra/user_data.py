@@ -24,7 +24,7 @@ from mark.store.users import NOBODY, StoreUser, user_line
 SCRATCH = "/scratch"
 """Where a process may write: the rest of its container cannot be changed."""
 TOOLS = "/usr/local/lib/mark"
-"""On the machine: `aws`, with the calls of these scripts alone (`aws_call.py`): nothing is installed at boot."""
+"""On the machine: `aws`, with the calls of these scripts alone (`aws_call.py`): boots install only Docker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +283,9 @@ PACKED_AWS_CALL = base64.b64encode(gzip.compress(_AWS_CALL.encode(), mtime=0)).d
 """In half of the room: EC2 takes 16 KiB of user data."""
 _HEAD = f"""#!/bin/bash
 set -euo pipefail
+# from Amazon Linux's repository, which is in S3
+until command -v docker > /dev/null || dnf install -y -q docker; do sleep 5; done
+systemctl enable --now --no-block docker.service
 systemctl disable --now --no-block ecs.service || true  # the machine image's own container agent
 install -d -m 700 /etc/mark {TOOLS}
 install -m 700 /dev/null {TOOLS}/aws

@@ -21,6 +21,7 @@ from mark.catalog.sizing import (
     size_gateways,
     size_store,
 )
+from mark.config.disks import with_disks
 from mark.config.parts import default_of
 from mark.config.rollout import MOST_NODES, MachineSettings, RolloutSettings, StoreSettings, endpoint_services
 from mark.config.settings import Settings
@@ -111,7 +112,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         zones=zones,
         public=not network.private,
         internet_facing=not lean and rollout.gateway.scheme == "internet-facing",
-        disk_gib=rollout.machine_kinds[0].disk_gib,
+        disk_gib=max(one.disk_gib or 0 for one in rollout.machine_kinds),
         endpoints=endpoints,
         lambda_through_endpoint=network.private and network.vpc is None,
         secrets=_secrets(rollout) + posts + (settings.telemetry.headers_secret is not None),
@@ -138,11 +139,12 @@ def _secrets(rollout: RolloutSettings) -> int:
 
 
 def sized(settings: Settings, *, models: int = 1) -> Settings:
-    """The settings, with number and type of gateways and the store's type where they leave them open.
+    """The settings, with disks, number and type of gateways and the store's type where they leave them open.
 
     With `lean` there is a gateway and a controller on each node, with `ha` what the peak and so many models take.
     """
-    rollout, service = settings.rollout, settings.service
+    rollout, service = with_disks(settings.rollout, models=models), settings.service
+    settings = settings.model_copy(update={"rollout": rollout})
     if rollout.shape == "lean":
         count = {"gateways": rollout.nodes, "controllers": rollout.nodes}
         return settings.model_copy(update={"service": service.model_copy(update=count)})
@@ -246,7 +248,7 @@ def _gateway_types(settings: Settings) -> tuple[InstanceType, ...]:
 def _usd_beside(settings: Settings) -> float:
     """Disk and public address of a gateway, USD an hour."""
     price = load_service_prices(load_prices(settings.prices).region, settings.service_prices).price
-    disk = gateway_machine(settings).disk_gib * price(ServiceItem.DISK) / HOURS_PER_MONTH
+    disk = (gateway_machine(settings).disk_gib or 0) * price(ServiceItem.DISK) / HOURS_PER_MONTH
     return disk + (0.0 if settings.rollout.network.private else price(ServiceItem.ADDRESS))
 
 
@@ -267,7 +269,7 @@ def _gateways(settings: Settings, prices: PriceSnapshot, machine: MachineSetting
     rollout = settings.rollout
     assert rollout.gateway.instance_type is not None, "sized"
     kind = _priced(rollout.gateway.instance_type, prices)
-    return gateways_on(kind, count=settings.service.gateway_count, disk_gib=machine.disk_gib)
+    return gateways_on(kind, count=settings.service.gateway_count, disk_gib=machine.disk_gib or 0)
 
 
 def _nodes(settings: Settings, prices: PriceSnapshot) -> Gateways:
@@ -289,7 +291,7 @@ def _nodes(settings: Settings, prices: PriceSnapshot) -> Gateways:
         spare=0,
         headroom=1.0,
         most=MOST_NODES,
-        disk_gib=node.disk_gib,
+        disk_gib=node.disk_gib or 0,
     )
 
 
