@@ -32,7 +32,7 @@ SERVER_IMAGE_GIB = 20.0
 """A model server of one's own (`rollout.model_image`). Assumed, as large as Triton's full image."""
 STORE_IMAGE_GIB = 0.1
 MODEL_GIB = 0.25
-"""A model's files where nobody has looked at them; Inception-v3's weights take 0.1 GiB."""
+"""A model's files at least, so that few versions need a larger disk; Inception-v3's weights take 0.1 GiB."""
 MODEL_FOLDER_GIB = 2.0
 """`rollout.bundle`, which lies in the bucket. Assumed."""
 VERSIONS = 2
@@ -48,9 +48,9 @@ SCRATCH_GIB = 0.5
 def with_disks(rollout: RolloutSettings, *, models: int = 1, bundles_gib: Sequence[float] = ()) -> RolloutSettings:
     """The rollout with the size of each disk, where it is left out.
 
-    bundles_gib: the models' files, unpacked; left out, so many models of `MODEL_GIB` each.
+    bundles_gib: the models' files, unpacked; smaller ones, and models of which nobody knows, count as `MODEL_GIB`.
     """
-    files_gib = sum(bundles_gib) if bundles_gib else models * MODEL_GIB
+    files_gib = sum(max(one, MODEL_GIB) for one in bundles_gib or [0.0] * models)
     machines = tuple(
         one.model_copy(update={"disk_gib": one.disk_gib or instance_disk_gib(one, rollout, files_gib)})
         for one in rollout.machine_kinds

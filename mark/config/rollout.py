@@ -212,7 +212,11 @@ class GatewayMachineSettings(Part):
 class NodeSettings(Part):
     """Nodes of the lean shape: each runs a gateway, a controller and a copy of the store."""
 
-    instance_type: str = Field("t4g.small", description="Instance type.")
+    instance_type: str | None = Field(
+        None,
+        description="Instance type; left out, t4g.micro where it carries models and load, else t4g.small (t3 on "
+        "amd64; docs/costs.md).",
+    )
     architecture: Literal["amd64", "arm64"] = Field("arm64", description="Its processor.")
     ami: str | None = Field(
         None,

@@ -126,12 +126,12 @@ def check(templates: Mapping[str, Template], footprint: Footprint) -> None:
     (gateway,) = (template["LaunchTemplateData"] for template in launched)
     assert footprint.gateways.instance_type == gateway["InstanceType"]
     disks = {
-        mapping["Ebs"]["VolumeSize"]
+        launch["LaunchTemplateName"]: launch["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"]
         for template in templates.values()
         for launch in of_type(template, "AWS::EC2::LaunchTemplate").values()
-        for mapping in launch["LaunchTemplateData"]["BlockDeviceMappings"]
     }
-    assert disks == {footprint.disk_gib}
+    assert disks["mark-shop-serving"] == disks["mark-shop-standby"] == footprint.disk_gib
+    assert disks["mark-shop-gateway"] == footprint.gateways.disk_gib
 
     nodes = the_one(templates, "AWS::ElastiCache::ReplicationGroup")
     store = footprint.store
