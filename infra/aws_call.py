@@ -1,6 +1,6 @@
 """The four calls of AWS that a start script makes, worded as the AWS CLI has them, for a machine that lacks it.
 
-AWS's image for containers has no CLI, and installing one at each first boot takes a repository and half a minute.
+Not every machine image has a CLI, and installing one at each first boot takes half a minute.
 Python is there, as cloud-init needs it: 3.9, standard library only. The role's keys come from the metadata
 service; calls are signed by Signature Version 4 (IAM user guide, "Create a signed AWS API request").
 """

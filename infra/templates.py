@@ -23,11 +23,13 @@ from mark.config.rollout import MachineSettings
 from mark.store.users import StoreUser
 
 LATEST_IMAGE = {
-    "amd64": "/aws/service/ecs/optimized-ami/amazon-linux-2023/recommended/image_id",
-    "arm64": "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id",
+    "amd64": "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64",
+    "arm64": "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64",
     "amd64-nvidia": "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id",
 }
-"""Where AWS publishes its newest image with Docker (ECS developer guide); there is none for arm64-nvidia."""
+"""Where AWS publishes its newest images: Amazon Linux 2023, on a disk of 8 GiB and up (its user guide), to which
+start scripts add Docker; and with drivers and Docker for GPUs, on 30 GiB (ECS developer guide). The one for
+containers without GPUs takes 30 as well. There is none for arm64-nvidia."""
 
 
 def image_of(stack: ServiceStack, machine: MachineSettings) -> str:
@@ -39,7 +41,7 @@ def image_of(stack: ServiceStack, machine: MachineSettings) -> str:
         "Image" + words(machine.name),
         type="AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>",
         default=LATEST_IMAGE[machine.name],
-        description="Where AWS publishes its newest image for containers",
+        description="Where AWS publishes its newest machine image",
     )
     return parameter.value_as_string
 

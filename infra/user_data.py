@@ -25,7 +25,7 @@ from mark.store.users import NOBODY, StoreUser, user_line
 SCRATCH = "/scratch"
 """Where a process may write: the rest of its container cannot be changed."""
 TOOLS = "/usr/local/lib/mark"
-"""On the machine: `aws`, with the calls of these scripts alone (`aws_call.py`): nothing is installed at boot."""
+"""On the machine: `aws`, with the calls of these scripts alone (`aws_call.py`): boots install only Docker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +148,7 @@ def node_script(node: NodeStart) -> str:
         [
             _HEAD,
             f"install -d -m 700 -o {USER} /var/lib/mark/store",
+            _SWAP,
             "sysctl -q -w net.ipv4.ip_unprivileged_port_start=443",
             "echo net.ipv4.ip_unprivileged_port_start=443 > /etc/sysctl.d/90-mark.conf\n",
             _file("/etc/mark/environment", _variables(variables)),
@@ -159,6 +160,12 @@ def node_script(node: NodeStart) -> str:
     )
 
 
+_SWAP = """\
+# what nobody reads leaves the memory, so that a small node has room while forecasters learn
+if (umask 077 && dd if=/dev/zero of=/swap bs=1M count=1024 status=none && mkswap -q /swap && swapon /swap); then
+  echo '/swap none swap defaults 0 0' >> /etc/fstab
+fi
+sysctl -q -w vm.swappiness=10"""
 _OWN = r"s|^MARK_STORE_URL=[a-z+]*://controller:\([^@]*\)@.*|\1|p"
 """The controller's password, for sed."""
 
@@ -287,6 +294,9 @@ PACKED_AWS_CALL = base64.b64encode(gzip.compress(_AWS_CALL.encode(), mtime=0)).d
 """In half of the room: EC2 takes 16 KiB of user data."""
 _HEAD = f"""#!/bin/bash
 set -euo pipefail
+# from Amazon Linux's repository, which is in S3
+until command -v docker > /dev/null || dnf install -y -q docker; do sleep 5; done
+systemctl enable --now --no-block docker.service
 systemctl disable --now --no-block ecs.service || true  # the machine image's own container agent
 install -d -m 700 /etc/mark {TOOLS}
 install -m 700 /dev/null {TOOLS}/aws

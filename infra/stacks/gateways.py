@@ -137,7 +137,7 @@ class GatewaysStack(ServiceStack):
             self,
             TemplateSpec(
                 name=blueprint.name("gateway"),
-                disk_gib=blueprint.machine.disk_gib,
+                disk_gib=blueprint.machine.disk_gib or 0,
                 root_device=blueprint.machine.root_device,
                 tagged=("instance", "volume", "network-interface"),
             ),

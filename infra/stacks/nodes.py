@@ -102,7 +102,7 @@ class NodesStack(ServiceStack):
             self,
             TemplateSpec(
                 name=blueprint.name("node"),
-                disk_gib=node.disk_gib,
+                disk_gib=node.disk_gib or 0,
                 root_device=node.root_device,
                 tagged=("instance", "volume", "network-interface"),
             ),

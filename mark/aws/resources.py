@@ -37,6 +37,7 @@ from mark.aws.names import (
     name_of,
     template_name,
 )
+from mark.config.disks import with_disks
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.models.versions import functions_of
@@ -425,16 +426,17 @@ def _training(service: str) -> LambdaSpec:
 
 def launch_templates(service: str, rollout: RolloutSettings) -> dict[tuple[Role, str], TemplateSpec]:
     """Launch templates of each role and kind of machine; the first kind's bear no kind in their names."""
-    first = rollout.machine_kinds[0]
+    kinds = with_disks(rollout).machine_kinds
+    first = kinds[0]
     return {
         (role, machine.name): TemplateSpec(
             name=template_name(service, role, "" if machine == first else machine.name),
-            disk_gib=machine.disk_gib,
+            disk_gib=machine.disk_gib or 0,
             root_device=machine.root_device,
             shutdown="stop" if role is Role.STANDBY else "terminate",
         )
         for role in Role
-        for machine in rollout.machine_kinds
+        for machine in kinds
     }
 
 

@@ -9,7 +9,7 @@ with one gateway more than that takes: any one may be lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mark.domain.billing.footprint import Gateways
@@ -61,6 +61,23 @@ STORE_OF_MODEL_MIB = 4 * 64.0
 MiB."""
 STORE_OF_SERVICE_MIB = 64.0
 """The engine itself, members, status documents. Assumed."""
+NODE_GBPS = {**NETWORK_GBPS, "t3.micro": 0.064, "t4g.micro": 0.064}
+"""The same of types that only lean nodes may be."""
+NODE_TYPES = {"arm64": ("t4g.micro", "t4g.small"), "amd64": ("t3.micro", "t3.small")}
+"""Types of lean nodes that nobody named, by processor, smallest first."""
+SYSTEM_MIB = 370.0
+"""Of a node: Amazon Linux 2023 (160), Docker and containerd (110), and a client and a shim of each container.
+Assumed."""
+PROCESSES_MIB = 70.0 + 295.0 + 10.0
+"""A node's gateway, its controller without models and its empty store (docs/speed.md)."""
+MODEL_MIB = 150.0 + 70.0
+"""Of each model on a node: its forecaster after days of history (150 MiB, scripts/bench/running.py, 2026-11-28),
+and its journal in the store, which is four segments of 16 MiB."""
+TRAINER_MIB = 350.0
+"""The process that trains a forecaster, one at a time, while it does."""
+NODE_SHARE, SWAPPED_MIB = 0.9, 256.0
+"""Share of a node's memory that the kernel leaves, and what may lie in its swap file: pages that nobody reads, of
+clients of containers and of modules that only a start needs."""
 MIB_PER_GIB = 1024.0
 
 
@@ -85,7 +102,7 @@ def capacity_rps(kind: InstanceType) -> float:
 
 def capacity_mib_per_s(kind: InstanceType) -> float:
     """Bytes of requests and answers that a gateway on it passes on for long, MiB/s."""
-    cpu, gbps = GATEWAY_MIB_PER_S_PER_CORE * _core_share(kind), NETWORK_GBPS.get(kind.name)
+    cpu, gbps = GATEWAY_MIB_PER_S_PER_CORE * _core_share(kind), NODE_GBPS.get(kind.name)
     return cpu if gbps is None else min(cpu, gbps * 1e9 / 8 / 2**20)
 
 
@@ -143,3 +160,21 @@ def size_store(models: int) -> str:
     mib = STORE_OF_SERVICE_MIB + models * STORE_OF_MODEL_MIB
     enough = (name for name, gib in STORE_GIB.items() if gib * MIB_PER_GIB * STORE_SHARE >= mib)
     return next(enough, list(STORE_GIB)[-1])
+
+
+def size_node(
+    load: PeakLoad, kinds: Sequence[InstanceType], *, nodes: int, models: int, trains: bool
+) -> InstanceType:
+    """The first of these types, smallest first, of which so many carry the load for long; else the last.
+
+    Each holds a gateway, a controller and a store of so many models. trains: whether forecasters train there.
+    """
+    needs_mib = SYSTEM_MIB + PROCESSES_MIB + models * MODEL_MIB + trains * TRAINER_MIB
+    carry = (
+        kind
+        for kind in kinds
+        if NODE_SHARE * kind.memory_gib * MIB_PER_GIB + SWAPPED_MIB >= needs_mib
+        and nodes * capacity_rps(kind) >= load.rps
+        and nodes * capacity_mib_per_s(kind) >= load.mib_per_s
+    )
+    return next(carry, kinds[-1])

@@ -14,17 +14,20 @@ from mark.catalog.load import PriceSnapshot, load_models, load_prices, load_serv
 from mark.catalog.shipped_models import MODEL_FILE, folder_of
 from mark.catalog.sizing import (
     NETWORK_GBPS,
+    NODE_TYPES,
     PeakLoad,
     capacity_mib_per_s,
     capacity_rps,
     gateways_on,
     size_gateways,
+    size_node,
     size_store,
 )
+from mark.config.disks import with_disks
 from mark.config.parts import default_of
 from mark.config.rollout import MOST_NODES, MachineSettings, RolloutSettings, StoreSettings, endpoint_services
 from mark.config.settings import Settings
-from mark.config.training import models_trained_in_function, trains_in_function
+from mark.config.training import models_trained_in_function, trains_in_function, trains_on_nodes
 from mark.domain.billing.footprint import ControllerTasks, Footprint, Gateways, LeaseTable, Monitoring, StoreNodes
 from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
@@ -111,7 +114,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         zones=zones,
         public=not network.private,
         internet_facing=not lean and rollout.gateway.scheme == "internet-facing",
-        disk_gib=rollout.machine_kinds[0].disk_gib,
+        disk_gib=rollout.machine_kinds[0].disk_gib or 0,
         endpoints=endpoints,
         lambda_through_endpoint=network.private and network.vpc is None,
         secrets=_secrets(rollout) + posts + (settings.telemetry.headers_secret is not None),
@@ -138,14 +141,21 @@ def _secrets(rollout: RolloutSettings) -> int:
 
 
 def sized(settings: Settings, *, models: int = 1) -> Settings:
-    """The settings, with number and type of gateways and the store's type where they leave them open.
+    """The settings, with disks, types of nodes, gateways and store, and how many, where they leave them open.
 
     With `lean` there is a gateway and a controller on each node, with `ha` what the peak and so many models take.
     """
-    rollout, service = settings.rollout, settings.service
+    rollout, service = with_disks(settings.rollout, models=models), settings.service
+    settings = settings.model_copy(update={"rollout": rollout})
     if rollout.shape == "lean":
         count = {"gateways": rollout.nodes, "controllers": rollout.nodes}
-        return settings.model_copy(update={"service": service.model_copy(update=count)})
+        node = rollout.node.model_copy(update={"instance_type": lean_node_type(settings, models=models)})
+        return settings.model_copy(
+            update={
+                "service": service.model_copy(update=count),
+                "rollout": rollout.model_copy(update={"node": node}),
+            }
+        )
     kind, gateways = size_gateways(
         peak_load(settings), _gateway_types(settings), usd_beside=_usd_beside(settings), count=service.gateways
     )
@@ -171,9 +181,27 @@ def peak_load(settings: Settings) -> PeakLoad:
     return PeakLoad.of(lean_rps(settings, payload_mib) if asked is None else asked, payload_mib)
 
 
+def lean_node_type(settings: Settings, *, models: int = 1) -> str:
+    """Type of lean nodes: the one that is named, else the smallest that carries models and load (`size_node`).
+
+    The load is rollout.peak_rps, else what the models expect; where nobody says, memory alone decides.
+    """
+    rollout, node = settings.rollout, settings.rollout.node
+    if node.instance_type is not None:
+        return node.instance_type
+    expected = sum(one.expected_rps or 0.0 for one in settings.service.serve)
+    load = PeakLoad.of(rollout.peak_rps or expected, _payload_mib(settings))
+    prices, shipped, names = load_prices(settings.prices), load_prices(), NODE_TYPES[node.architecture]
+    priced = {one.name for one in (*prices.types, *(shipped.types if shipped.region == prices.region else ()))}
+    kinds = [_known(name, settings) for name in names if name in priced or name == names[-1]]
+    trains = trains_on_nodes(settings)
+    return size_node(load, kinds, nodes=rollout.nodes, models=models, trains=trains).name
+
+
 def lean_rps(settings: Settings, payload_mib: float) -> float:
     """Requests/s of this size, with their answers, that two nodes of the shape `lean` carry for long."""
-    kind = _known(settings.rollout.node.instance_type, settings)
+    node = settings.rollout.node
+    kind = _known(node.instance_type or NODE_TYPES[node.architecture][-1], settings)
     return MOST_NODES * min(capacity_rps(kind), capacity_mib_per_s(kind) / payload_mib)
 
 
@@ -246,7 +274,7 @@ def _gateway_types(settings: Settings) -> tuple[InstanceType, ...]:
 def _usd_beside(settings: Settings) -> float:
     """Disk and public address of a gateway, USD an hour."""
     price = load_service_prices(load_prices(settings.prices).region, settings.service_prices).price
-    disk = gateway_machine(settings).disk_gib * price(ServiceItem.DISK) / HOURS_PER_MONTH
+    disk = (gateway_machine(settings).disk_gib or 0) * price(ServiceItem.DISK) / HOURS_PER_MONTH
     return disk + (0.0 if settings.rollout.network.private else price(ServiceItem.ADDRESS))
 
 
@@ -267,13 +295,14 @@ def _gateways(settings: Settings, prices: PriceSnapshot, machine: MachineSetting
     rollout = settings.rollout
     assert rollout.gateway.instance_type is not None, "sized"
     kind = _priced(rollout.gateway.instance_type, prices)
-    return gateways_on(kind, count=settings.service.gateway_count, disk_gib=machine.disk_gib)
+    return gateways_on(kind, count=settings.service.gateway_count, disk_gib=machine.disk_gib or 0)
 
 
 def _nodes(settings: Settings, prices: PriceSnapshot) -> Gateways:
     """Nodes of the lean shape. Misconfigured where the type has another processor than the settings say."""
     rollout = settings.rollout
     node = rollout.node
+    assert node.instance_type is not None, "sized"
     kind = _priced(node.instance_type, prices)
     if kind.architecture != node.architecture:
         raise Misconfigured(
@@ -289,7 +318,7 @@ def _nodes(settings: Settings, prices: PriceSnapshot) -> Gateways:
         spare=0,
         headroom=1.0,
         most=MOST_NODES,
-        disk_gib=node.disk_gib,
+        disk_gib=node.disk_gib or 0,
     )
 
 

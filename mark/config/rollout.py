@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from mark.config.disks import SNAPSHOT_GIB, snapshot_gib
 from mark.config.parts import NotNegativeInt, Part, Positive, PositiveInt, matching
 
 Mail = Annotated[str, matching(r"[^@\s]+@[^@\s]+", "team@example.com")]
@@ -35,8 +36,6 @@ MOST_NODES: int = max(get_args(Nodes))
 """Of the shape `lean`."""
 AWS_ROOT_DEVICE = "/dev/xvda"
 """Of AWS's images for containers."""
-IMAGE_GIB = 30
-"""The snapshot of AWS's image for containers: EC2 launches it on no smaller disk."""
 Owner = Annotated[
     str, matching(r"[\w.:/=+@ -]{1,100}", "team@example.com, in characters that a tag of AWS may have")
 ]
@@ -134,21 +133,27 @@ class MachineSettings(Part):
     architecture: Literal["amd64", "arm64"] = Field("amd64", description="Its processor.")
     accelerator: Literal["", "nvidia"] = Field("", description="nvidia for types with such GPUs.")
     ami: str | None = Field(
-        None, pattern=r"^ami-", description="Machine image with Docker; left out, AWS's newest one for containers."
+        None,
+        pattern=r"^ami-",
+        description="Machine image with Docker; left out, AWS's newest one.",
     )
     root_device: str = Field(
         AWS_ROOT_DEVICE, pattern=r"^/dev/[a-z0-9]+$", description="Root device of the ami; `mark doctor` compares."
     )
-    disk_gib: PositiveInt = Field(30, description="Size of the disk; 30 at least with AWS's image.")
+    disk_gib: PositiveInt | None = Field(
+        None,
+        description="Size of the root disk; left out, what system, images and the models' files take, twice for a "
+        "version beside.",
+    )
 
     @model_validator(mode="after")
     def _image_known(self) -> Self:
         if self.ami is None and self.name == "arm64-nvidia":
             raise ValueError("ami: AWS publishes no image for containers on arm64 with nvidia; name one")
-        if self.ami is None and self.disk_gib < IMAGE_GIB:
+        if self.disk_gib is not None and self.disk_gib < (least := snapshot_gib(self)):
             raise ValueError(
-                f"disk_gib: AWS's image for containers takes {IMAGE_GIB}, not {self.disk_gib}; "
-                "ask for more, or name an ami of your own"
+                f"disk_gib: AWS's image takes {least}, not {self.disk_gib}; leave it out, ask for more, or name "
+                "an ami of your own"
             )
         return self
 
@@ -207,15 +212,23 @@ class GatewayMachineSettings(Part):
 class NodeSettings(Part):
     """Nodes of the lean shape: each runs a gateway, a controller and a copy of the store."""
 
-    instance_type: str = Field("t4g.small", description="Instance type.")
+    instance_type: str | None = Field(
+        None,
+        description="Instance type; left out, t4g.micro where it carries models and load, else t4g.small (t3 on "
+        "amd64; docs/costs.md).",
+    )
     architecture: Literal["amd64", "arm64"] = Field("arm64", description="Its processor.")
     ami: str | None = Field(
-        None, pattern=r"^ami-", description="Machine image with Docker; left out, AWS's newest one for containers."
+        None,
+        pattern=r"^ami-",
+        description="Machine image with Docker; left out, AWS's newest one.",
     )
     root_device: str = Field(
         AWS_ROOT_DEVICE, pattern=r"^/dev/[a-z0-9]+$", description="Root device of the ami; `mark doctor` compares."
     )
-    disk_gib: Annotated[int, Field(ge=IMAGE_GIB)] = Field(IMAGE_GIB, description="Size of the disk.")
+    disk_gib: Annotated[int, Field(ge=SNAPSHOT_GIB)] | None = Field(
+        None, description="Size of the root disk; left out, what system, images and store take."
+    )
     name: HostName | None = Field(
         None, description="Name that clients call: that of the certificate, api.example.com."
     )

@@ -15,6 +15,7 @@ from mark.aws.prices import type_facts
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.refreshed import age_days
+from mark.config.disks import with_disks
 from mark.config.settings import Settings
 from mark.deployment.deep import check_deep
 from mark.deployment.doctor_quotas import check_lambda, check_vcpus
@@ -215,7 +216,8 @@ def check_image(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> It
 
 def check_machine_images(settings: Settings, aws: Aws) -> Iterator[Finding]:
     """Check machine images of one's own: AWS's are as the templates take them."""
-    rollout, node = settings.rollout, settings.rollout.node
+    rollout = with_disks(settings.rollout, models=max(1, len(settings.service.serve)))
+    node = rollout.node
     for key, machine in (
         *((f"machines[{number}]", machine) for number, machine in enumerate(rollout.machine_kinds)),
         *([("node", node.machine)] if rollout.shape == "lean" else []),
@@ -232,7 +234,7 @@ def check_machine_images(settings: Settings, aws: Aws) -> Iterator[Finding]:
             for name, ours, theirs in (
                 ("root_device", machine.root_device, found.root_device),
                 ("architecture", machine.architecture, found.architecture),
-                ("disk_gib", machine.disk_gib, max(machine.disk_gib, found.root_gib)),
+                ("disk_gib", machine.disk_gib, max(machine.disk_gib or 0, found.root_gib)),
             )
             if ours != theirs
         ]

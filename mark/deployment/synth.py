@@ -17,7 +17,9 @@ from urllib.parse import urlsplit
 
 from mark.aws.resources import LambdaSpec, mails
 from mark.aws.stacks.cloudformation import StackTemplate
+from mark.catalog.billing import BYTES_PER_GIB
 from mark.config.carried import carry_files
+from mark.config.disks import require_space, with_disks
 from mark.config.footprint import footprint_of, gateway_machine, sized
 from mark.config.settings import Settings
 from mark.config.telemetry import TelemetrySettings, telemetry_of
@@ -96,9 +98,10 @@ def draft(settings: Settings) -> Synthesis:
     models = make_live_models(settings)
     settings = limited(named := settings, models)
     bundles = find_bundles(settings, models)
+    versions = first_bundles(settings, models)
+    settings = _with_disks(settings, versions, models=len(models))
     footprint = footprint_of(settings, models=len(models))
     spending = spending_of(named, models, footprint)
-    versions = first_bundles(settings, models)
     models = in_versions(settings, models, versions)
     blueprint = _blueprint(settings, models, bundles, spending, versions)
     with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
@@ -129,6 +132,14 @@ def draft(settings: Settings) -> Synthesis:
         ),
         blueprint=written,
     )
+
+
+def _with_disks(settings: Settings, versions: Mapping[str, VersionBundle], *, models: int) -> Settings:
+    """The settings with disks for the models' files. Misconfigured where one that they size is too small."""
+    files_gib = [bundle.unpacked_bytes / BYTES_PER_GIB for bundle in versions.values()]
+    require_space(settings.rollout, files_gib)
+    rollout = with_disks(settings.rollout, models=models, bundles_gib=files_gib)
+    return settings.model_copy(update={"rollout": rollout})
 
 
 def check_settings(settings: Settings) -> None:

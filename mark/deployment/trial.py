@@ -27,8 +27,6 @@ MOST_USD_PER_HOUR, MOST_USD_A_DAY = 1.0, 5.0
 CALLS = 10
 """Lambda's calls at once in a new account."""
 RPS = 1.0
-NODE_TYPE = "t3.small"
-"""With two vCPUs it leaves three of a new account's five for instances."""
 ONE_PROCESSOR = "the image needs one processor only, that of most instances"
 NEW_ACCOUNT = "a new account has no more"
 
@@ -107,8 +105,8 @@ def _of_service(settings: Settings) -> Iterator[Wanted]:
     if rollout.machines is None:
         yield "rollout.machines", (MachineSettings(),), ONE_PROCESSOR
         yield "rollout.node.architecture", "amd64", ONE_PROCESSOR
-        if node.architecture != "amd64":
-            yield "rollout.node.instance_type", NODE_TYPE, ONE_PROCESSOR
+        if node.architecture != "amd64" and node.instance_type is not None:
+            yield "rollout.node.instance_type", None, ONE_PROCESSOR
     else:
         plain = tuple(machine for machine in rollout.machines if not machine.accelerator)
         yield "rollout.machines", plain or (MachineSettings(),), "a new account may rent no GPU"

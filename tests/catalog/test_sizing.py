@@ -14,12 +14,14 @@ from mark.catalog.load import load_prices
 from mark.catalog.sizing import (
     HEADROOM,
     NETWORK_GBPS,
+    NODE_TYPES,
     SPARE,
     STORE_GIB,
     PeakLoad,
     capacity_mib_per_s,
     capacity_rps,
     size_gateways,
+    size_node,
     size_store,
 )
 from mark.config.footprint import advise_shape, footprint_of, gateway_machine, lean_rps, peak_load, sized
@@ -184,3 +186,17 @@ def test_the_settings_shape_and_peak_go_before_the_rate_that_is_planned_for() ->
     assert advise_shape(settings(), 1.0).shape == "ha"
     advice = advise_shape(settings(shape="lean", peak_rps=1000), 1.0)
     assert (advice.shape, advice.peak.rps) == ("ha", 1000)
+
+
+def test_a_node_is_the_smallest_that_holds_the_models_and_carries_the_load() -> None:
+    prices = load_prices()
+    kinds = [prices.instance_type(name) for name in NODE_TYPES["arm64"]]
+
+    def sized(rps: float = 1.0, *, nodes: int = 2, models: int = 1, trains: bool = False) -> str:
+        return size_node(PeakLoad.of(rps, 0.11), kinds, nodes=nodes, models=models, trains=trains).name
+
+    assert sized() == "t4g.micro"
+    assert sized(trains=True) == sized(models=2) == "t4g.small", "memory"
+    assert [sized(rps) for rps in (138, 140)] == ["t4g.micro", "t4g.small"], "two networks of 64 Mbit/s"
+    assert sized(100, nodes=1) == "t4g.small"
+    assert sized(models=200) == "t4g.small", "the largest of them, where none is enough"

@@ -10,7 +10,7 @@ import pytest
 
 from mark.catalog.load import load_prices
 from mark.config.carried import carried_settings, carry_files
-from mark.config.footprint import footprint_of
+from mark.config.footprint import footprint_of, sized
 from mark.config.settings import Settings, load_settings
 from mark.deployment.synth import LEFT_OUT
 from mark.domain.demand import Demand
@@ -41,7 +41,7 @@ def folder_of_tokyo(folder: Path, **more: Any) -> Settings:
 
 
 def sent(settings: Settings, offered: set[str]) -> tuple[str, str]:
-    told, files = carry_files(settings, offered)
+    told, files = carry_files(sized(settings), offered)
     return told.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT), files
 
 
@@ -70,7 +70,7 @@ def test_prices_of_a_region_fit_into_the_start_script_of_a_node(tmp_path: Path) 
     (there := tmp_path / "there").mkdir()
     arrived = carried_settings(told, files, there)
     names = [item.name for item in load_prices(arrived.prices).types]
-    assert {"c5.large", "c5.xlarge", plain.rollout.node.instance_type} <= set(names)
+    assert {"c5.large", "c5.xlarge", "t4g.small"} <= set(names)
     assert len(names) < 10
 
 
@@ -78,7 +78,7 @@ def test_settings_that_name_no_file_are_sent_as_they_are() -> None:
     settings = Settings.model_validate({"profiles": ["assumed-current"], "service": {"name": "shop"}})
     told, files = sent(settings, set())
     assert files == ""
-    assert carried_settings(told, files, Path("/nowhere")) == settings
+    assert carried_settings(told, files, Path("/nowhere")) == sized(settings)
 
 
 OWN = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mark.catalog.billing import Load, bill_overhead, bill_running
-from mark.config.footprint import TRAINING_GIB_S, footprint_of
+from mark.config.footprint import TRAINING_GIB_S, footprint_of, sized
 from mark.config.settings import Settings
 from mark.deployment.synth import LEFT_OUT
 from mark.domain.billing.footprint import Footprint
@@ -126,12 +126,12 @@ def check(templates: Mapping[str, Template], footprint: Footprint) -> None:
     (gateway,) = (template["LaunchTemplateData"] for template in launched)
     assert footprint.gateways.instance_type == gateway["InstanceType"]
     disks = {
-        mapping["Ebs"]["VolumeSize"]
+        launch["LaunchTemplateName"]: launch["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"]
         for template in templates.values()
         for launch in of_type(template, "AWS::EC2::LaunchTemplate").values()
-        for mapping in launch["LaunchTemplateData"]["BlockDeviceMappings"]
     }
-    assert disks == {footprint.disk_gib}
+    assert disks["mark-shop-serving"] == disks["mark-shop-standby"] == footprint.disk_gib
+    assert disks["mark-shop-gateway"] == footprint.gateways.disk_gib
 
     nodes = the_one(templates, "AWS::ElastiCache::ReplicationGroup")
     store = footprint.store
@@ -210,6 +210,6 @@ def test_processes_in_the_account_plan_with_the_function_that_was_deployed(
 def test_processes_in_the_account_bill_what_was_deployed(bundles: Path, changed: dict[str, Any]) -> None:
     """They read the settings without what does not concern them."""
     given = settings(bundles, **changed)
-    told = given.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT)
+    told = sized(given).model_dump_json(exclude_defaults=True, exclude=LEFT_OUT)
     assert footprint_of(Settings.model_validate_json(told)) == footprint_of(given)
     assert "team@example.com" not in told

@@ -25,7 +25,10 @@ LINKED_FOR = ("autoscaling", "ecs", "elasticache", "elasticloadbalancing")
 """Services that make a role of their own when an account first uses them."""
 GLOBAL_REGION = "us-east-1"
 """Where calls of Route 53 are, which knows no regions (IAM user guide, aws:RequestedRegion)."""
-IMAGES = "parameter/aws/service/ecs/optimized-ami/*"
+IMAGES = (
+    "parameter/aws/service/ami-amazon-linux-latest/*",
+    "parameter/aws/service/ecs/optimized-ami/*",
+)
 """The public parameters that name AWS's newest machine images."""
 
 
@@ -120,7 +123,7 @@ def _scopes(names: Names) -> Mapping[str, tuple[tuple[str, ...], Conditions, str
     tags: dict[str, str | list[str]] = {f"/{SERVICE}": names.service}
     return {
         "StackImages": (
-            (f"arn:{names.partition}:ssm:{names.region}::{IMAGES}",),
+            tuple(f"arn:{names.partition}:ssm:{names.region}::{one}" for one in IMAGES),
             {},
             "templates name AWS's newest image",
         ),

@@ -99,7 +99,7 @@ class Footprint:
     public: bool
     #: True where the balancer has an address in each zone.
     internet_facing: bool
-    #: Root disk of an instance, GiB.
+    #: Root disk of an instance of the first kind, GiB; others' rents are so much higher that theirs tell little.
     disk_gib: float
     #: Interface endpoints, each zone's counted.
     endpoints: int
