@@ -42,9 +42,16 @@ class Totals:
     rejected: float = 0.0
     billed: float = 0.0
     gib_s: float = 0.0
-    #: Answers of variants, and the sum of their accuracies; none in marks of earlier versions.
+    #: Answers of variants, and the sum of their accuracies; none in marks of earlier versions, as of what follows.
     accuracy_known: float = 0.0
     accuracy_sum: float = 0.0
+    crossed: float = 0.0
+    zoned: float = 0.0
+
+    @property
+    def finished(self) -> float:
+        """Requests that were answered, shed or failed."""
+        return self.instance + self.standby + self.lambda_ + self.shed + self.failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
