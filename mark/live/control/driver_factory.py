@@ -34,6 +34,7 @@ from mark.live.aws_resources import LaunchSetup
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver import ModelDriver
+from mark.live.control.entry import LiveFront
 from mark.live.control.host_driver import HostDriver
 from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_journal
 from mark.live.control.lambda_warmup import Warmer
@@ -66,6 +67,11 @@ class Shared:
     #: The instances that several models share; None where none do.
     hosts: HostDriver | None = None
 
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """Zones that launches may go to."""
+        return tuple(sorted({zone for zone, _ in self.launches["subnets"]}))
+
 
 MadeDriver = tuple[ModelDriver, Callable[[threading.Event], None]]
 """A driver, and the call that drives until its event is set."""
@@ -80,11 +86,19 @@ def no_hosts(_models: Sequence[LiveModel], _shared: Shared, _opened: ExitStack) 
 
 
 class DriverFactory:
-    """Factory of the drivers of one term."""
+    """Factory of the drivers of one term. front: where requests come in."""
 
     def __init__(
-        self, settings: Settings, running: Running, *, store: ServiceStore, aws: Aws, lease: Lease
+        self,
+        settings: Settings,
+        running: Running,
+        *,
+        store: ServiceStore,
+        aws: Aws,
+        lease: Lease,
+        front: LiveFront,
     ) -> None:
+        self._front = front
         self._settings, self._running = settings, running
         self._store, self._aws, self._lease = store, aws, lease
 
@@ -94,8 +108,7 @@ class DriverFactory:
         """Make the driver of a model; what it opens is closed with `opened`."""
         store, clock = self._store, ServiceClock(self._store)
         retraining, fallback = forecasters
-        zones = tuple(sorted({zone for zone, _ in shared.launches["subnets"]}))
-        controlled = replace(model.bundle.controller, zones=zones)
+        controlled = replace(model.bundle.controller, zones=shared.zones)
         model = replace(model, bundle=replace(model.bundle, controller=controlled))
         hosts = shared.hosts
         if hosts is not None:
@@ -140,6 +153,7 @@ class DriverFactory:
             commitments=lambda: shared.commitments(model.name),
             events=lambda: announced_events(store, model.name),
             shared_rps=no_shared_rps if hosts is None else lambda: hosts.shared_rps(model.name),
+            front=partial(self._front.of, model.name),
         )
         if hosts is not None:
             hosts.follow(model.name, lambda: controller.history)
@@ -195,6 +209,8 @@ class DriverFactory:
             loads={model.name: partial(model.history, now) for model in models},
             spending_limit=shared.spending_limit,
             began_at=now if began_at is None else began_at,
+            zones=shared.zones,
+            front=partial(self._front.of, SHARED),
         )
         driver.begin(is_new=is_new)
         return driver
@@ -237,9 +253,8 @@ class DriverFactory:
     def cloud(self, model: LiveModel, run: str, clock: ServiceClock, warmer: Warmer, shared: Shared) -> LiveCloud:
         """The fleet that serves, or the one that would, where the service only observes."""
         if self._settings.service.mode is Mode.OBSERVE:
-            zones = {zone for zone, _ in shared.launches["subnets"]}
             offerings = {offering.name: offering for offering in model.served.offerings}
-            prices = ObservedSpotPrices(self._aws, offerings, zones)
+            prices = ObservedSpotPrices(self._aws, offerings, shared.zones)
             return ShadowCloud(model.served, store=self._store, clock=clock, prices=prices)
         offerings = {offering.name: offering for offering in model.served.offerings}
         warm = warmer.warm if model.served.overflow else None

@@ -14,10 +14,12 @@ from dataclasses import replace
 
 from mark.controller.host_controller import HostController
 from mark.controller.placement_journal import PlacementDecision, decision_line
+from mark.controller.runner import no_front
 from mark.controller.sharing import Sharer
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance
+from mark.domain.front import Front
 from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
 from mark.domain.lease import Lease
 from mark.domain.member import Member, MemberState
@@ -173,8 +175,10 @@ class HostDriver:
         loads: Mapping[str, Callable[[], Demand]],
         spending_limit: Callable[[], SpendingLimit],
         began_at: float,
+        zones: tuple[str, ...] = (),
+        front: Callable[[], Front | None] = no_front,
     ) -> None:
-        """loads: the load of each model, by name. began_at: when the service did."""
+        """loads: of each model, by its name. began_at: when the service did. zones, front: of its controller."""
         self._store, self._lease, self._clock, self._cloud = store, lease, clock, cloud
         self._began_at, self._limit = began_at, spending_limit
         self._followed = spending_limit()
@@ -194,6 +198,8 @@ class HostDriver:
             journal=_Journal(journal),
             told=self._hosts.told,
             limit=spending_limit,
+            zones=zones,
+            front=front,
         )
 
     def begin(self, *, is_new: bool) -> None:
