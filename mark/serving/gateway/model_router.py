@@ -592,9 +592,15 @@ class ModelRouter:
     def _offer_by_zone(self, request: InferenceRequest, now: float) -> None:
         """Offer a request to the agents of this zone while they are in time, then as `_choose` does.
 
-        In the order of a replay's (simulator/engine/kernel_devices.py).
+        In the order of a replay's (simulator/engine/kernel_devices.py). One whose server was lost goes to another
+        zone first: a zone may be lost as a whole, and tries are few.
         """
         view, agent = self.view, None
+        if request.losses:
+            agent = self._in_time(request, now, view.far_own) or self._choose(now, request.size)
+            if agent is not None:
+                agent.send(request, now, forced=False)
+                return
         if len(view.near_shared) < len(view.shared):
             agent = self._in_time(request, now, view.near_shared)
             agent = agent if agent is not None and self._takes_share(agent, now) else None
@@ -602,10 +608,13 @@ class ModelRouter:
             agent = self._in_time(request, now, view.near_own)
             if agent is None and self._calls_in_time(request, now):
                 return
-        if agent is None and view.shared:
-            shared = self._route(now, request.size, view.shared)
-            agent = shared if shared is not None and self._takes_share(shared, now) else None
-        agent = agent or self._in_time(request, now, view.near_own) or self._route(now, request.size, view.rows)
+        shared = self._route(now, request.size, view.shared) if agent is None else None
+        if shared is not None and self._takes_share(shared, now):
+            agent = shared
+        if agent is None:
+            agent = (
+                self._in_time(request, now, view.near_own) or self._route(now, request.size, view.own) or shared
+            )
         if agent is None:
             self.bounced(request, now)
         else:

@@ -13,7 +13,7 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter
-from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.harness import LAMBDA, served
 
@@ -127,6 +127,15 @@ def test_a_policy_that_is_not_zonal_takes_whoever_finishes_first() -> None:
     near, far = agent("0-near", waiting=8), agent("1-far")
     ask(router_of([near, far], FakeCalls(), zonal=False))
     assert far.got == [False]
+
+
+def test_what_was_lost_with_its_server_goes_to_another_zone_first() -> None:
+    near, far = agent("0-near"), agent("1-far", waiting=8)
+    router = router_of([near, far], FakeCalls())
+    request = ask(router)
+    request.losses = (Loss("0-near", 1),)
+    router.offer(request, NOW)
+    assert (near.got, far.got) == ([False], [False])
 
 
 def test_what_its_zone_bounces_crosses_before_lambda_is_asked_and_comes_to_an_end() -> None:
