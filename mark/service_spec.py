@@ -61,6 +61,8 @@ class ServedModel:
     variant_serving: VariantServing | None = None
     #: the version that this is (`domain/models/versions.py`); empty where versions are not told apart
     version: str = ""
+    #: what a request costs that an instance in another zone answers than it came in, USD; 0 where nobody tells
+    crossing_usd: float = 0.0
     #: the queue that gateways keep; None where requests are bound to an instance when they arrive
     central: CentralPolicy | None = None
 

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 
 from mark.accounting.commitments import commitment_lines
 from mark.accounting.hourly_totals import totals_at
-from mark.accounting.ledger import live_bill
+from mark.accounting.ledger import crossed_requests, live_bill
 from mark.accounting.model_ledger import ModelLedger
 from mark.catalog.billing import bill_shared
 from mark.domain.billing.costs import BillLine
@@ -60,6 +60,7 @@ def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
         requests=round(totals.requests),
         peak_rps=0.0,
         duration_s=life_s,
+        crossed=crossed_requests(totals.requests, totals, ledger.footprint),
     )
     return own_lines(lines, ledger.footprint, life_s)
 

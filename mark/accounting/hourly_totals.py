@@ -47,6 +47,13 @@ class Totals:
     #: Answers of variants, and the sum of their accuracies.
     accuracy_known: float = 0.0
     accuracy_sum: float = 0.0
+    crossed: float = 0.0
+    zoned: float = 0.0
+
+    @property
+    def finished(self) -> float:
+        """Requests that were answered, shed or failed."""
+        return self.instance + self.standby + self.lambda_ + self.shed + self.failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

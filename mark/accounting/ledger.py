@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from mark.accounting.hourly_totals import Totals
 from mark.catalog.billing import Load, bill_fleet
 from mark.catalog.listed import listed_usd_per_hour
 from mark.domain.billing.costs import BillLine, FleetUsage, InstanceUsage, LambdaUsage, Transition
@@ -127,11 +128,12 @@ def live_bill(
     requests: int,
     peak_rps: float,
     duration_s: float,
+    crossed: int | None = None,
 ) -> tuple[BillLine, ...]:
     """The lines of a bill, in the words of a replay's.
 
-    Lambda's GiB seconds and `requests` are on the service's clock: each counts for as many as it is fast. What is
-    `unpriced` is left out.
+    Lambda's GiB seconds, `requests` and `crossed`, as `crossed_requests` has it, are on the service's clock: each
+    counts for as many as it is fast. What is `unpriced` is left out.
     """
     prices = offered_usd_per_hour(served, usage.usages)
     priced = [item for item in usage.usages if item.usd_per_hour is not None or item.offering in prices]
@@ -148,8 +150,21 @@ def live_bill(
             requests=requests,
             lambda_requests=round(traffic.billed),
             payload_mib=served.model.payload_mib,
+            crossed=crossed,
         ),
     )
+
+
+def crossed_requests(requests: float, counted: Totals | ModelTraffic, footprint: Footprint | None) -> int | None:
+    """Of `requests`, those that crossed to an instance in another zone; None where no gateway knew its zone.
+
+    What came in at gateways that knew none, as those of an earlier version, went to any zone.
+    """
+    if footprint is None or counted.zoned <= 0:
+        return None
+    unknown = max(0.0, counted.finished - counted.zoned)
+    anywhere = unknown * (footprint.zones - 1) / footprint.zones
+    return round(requests * (counted.crossed + anywhere) / (counted.zoned + unknown))
 
 
 def rent_usd_per_hour(served: ServedModel, running: Sequence[InstanceUsage]) -> float:

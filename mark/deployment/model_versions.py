@@ -7,13 +7,8 @@ from dataclasses import replace
 
 from mark.config.service import Mode
 from mark.config.settings import Settings
-from mark.domain.errors import Misconfigured
 from mark.live.models import LiveModel
 from mark.live.version_bundles import VersionBundle, bundle_of, has_function_versions
-
-GIB = 1024**3
-SYSTEM_GIB = 10
-"""Of an instance's disk: AWS's machine image, and MArk's own with torch."""
 
 
 def first_bundles(settings: Settings, models: Sequence[LiveModel]) -> dict[str, VersionBundle]:
@@ -28,22 +23,8 @@ def first_bundles(settings: Settings, models: Sequence[LiveModel]) -> dict[str, 
         for model in models
     }
     for bundle in bundles.values():
-        _check_fits(settings, bundle)
+        bundle.packages()
     return bundles
-
-
-def _check_fits(settings: Settings, bundle: VersionBundle) -> None:
-    """Misconfigured where a version's files and packages have no room on the disk of an instance."""
-    packages = bundle.packages()
-    files = [] if packages is None else [one for kind in bundle.kinds for one in (packages / kind).rglob("*")]
-    taken_gib = (bundle.unpacked_bytes + sum(one.stat().st_size for one in files if one.is_file())) / GIB
-    for machine in settings.rollout.machine_kinds:
-        room_gib = max(0, machine.disk_gib - SYSTEM_GIB)
-        if taken_gib > room_gib:
-            raise Misconfigured(
-                f"{bundle.name}: its files and packages take {taken_gib:.1f} GiB, and an instance's disk has room "
-                f"for {room_gib}: raise disk_gib of rollout.machines"
-            )
 
 
 def in_versions(

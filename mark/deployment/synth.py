@@ -136,7 +136,7 @@ def draft(settings: Settings) -> Synthesis:
 
 def _with_disks(settings: Settings, versions: Mapping[str, VersionBundle], *, models: int) -> Settings:
     """The settings with disks for the models' files. Misconfigured where one that they size is too small."""
-    files_gib = [bundle.unpacked_bytes / BYTES_PER_GIB for bundle in versions.values()]
+    files_gib = [bundle.instance_bytes / BYTES_PER_GIB for bundle in versions.values()]
     require_space(settings.rollout, files_gib)
     rollout = with_disks(settings.rollout, models=models, bundles_gib=files_gib)
     return settings.model_copy(update={"rollout": rollout})

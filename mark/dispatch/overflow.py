@@ -83,6 +83,14 @@ def warms_one_more(now: float, deadline_at: float, latency_s: float, in_flight: 
     return now + latency_s <= deadline_at and in_flight < concurrency
 
 
+def comes_before_crossing(lambda_usd: float, crossing_usd: float) -> bool:
+    """True where a warm call of Lambda costs less than a crossing to an instance in another zone.
+
+    Lambda is then asked, if it is in time, before instances in other zones are. Prices of one request.
+    """
+    return lambda_usd < crossing_usd
+
+
 def after_bounce(
     lambda_open: bool,
     shed_late: bool,

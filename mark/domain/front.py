@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+MEASURED = 100
+"""Requests from which on their zones tell shares."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
@@ -38,3 +41,15 @@ def steered_shares(pulls: Mapping[str, float], zones: Sequence[str]) -> dict[str
     """Shares of the requests by zone, of those with gateways: as the instances pull, evenly where none does."""
     total = sum(pulls.get(zone, 0.0) for zone in zones)
     return {zone: pulls.get(zone, 0.0) / total if total > 0.0 else 1.0 / len(zones) for zone in zones}
+
+
+def entry_shares(gateways: Sequence[str], entered: Mapping[str, int]) -> dict[str, float]:
+    """Shares of the requests by zone, of gateways that are up: as they came in lately, else even by gateway.
+
+    gateways: the zone of each, one at least. entered: requests by zone.
+    """
+    came = {zone: entered.get(zone, 0) for zone in gateways}
+    total = sum(came.values())
+    if total < MEASURED:
+        return {zone: gateways.count(zone) / len(gateways) for zone in came}
+    return {zone: count / total for zone, count in came.items()}

@@ -51,6 +51,8 @@ class Member:
     certificate: str = ""
     #: The model's version that it serves; empty where versions are not told apart.
     version: str = ""
+    #: The availability zone that its instance stands in; empty where it is not known.
+    zone: str = ""
     #: Of a tenant: requests/s that it takes before the model's own instances are asked; None for any other member.
     share_rps: float | None = None
     #: Of a tenant: seconds of the device's time that its batches took since it was loaded.
@@ -79,3 +81,5 @@ class Peer:
     name: str
     host: str
     port: int
+    #: The availability zone that it stands in; empty where it is not known.
+    zone: str = ""

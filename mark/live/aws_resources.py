@@ -7,9 +7,11 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
+from mark.aws.ec2.inventory import default_subnets
 from mark.aws.provision import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.aws.resources import INFER_TIMEOUT_S, LambdaSpec, describe
 from mark.aws.session import Aws
+from mark.cloudmodel.world import World
 from mark.config.rollout import RolloutSettings
 from mark.domain.documents import json_text
 from mark.domain.fleet import Role
@@ -73,11 +75,20 @@ def remove_resources(aws: Aws, service: str) -> None:
     tear_down(aws, service)
 
 
-def published_resources(resources: ServiceResources, rollout: RolloutSettings) -> PublishedResources:
-    """The resources as controllers read them from the store."""
+def subnets_of(aws: Aws, world: World) -> tuple[tuple[str, str], ...]:
+    """The default network's subnet in each zone of the world; none where it tells no zones apart."""
+    zones = tuple(filter(None, world.zones))
+    return tuple(one for one in sorted(default_subnets(aws).items()) if zones and one[0].endswith(zones))
+
+
+def published_resources(
+    resources: ServiceResources, rollout: RolloutSettings, subnets: Sequence[tuple[str, str]] = ()
+) -> PublishedResources:
+    """The resources as controllers read them from the store. subnets: by zone; none where zones are one."""
     return PublishedResources(
         events_url=resources.events_url,
         bucket=resources.bucket,
+        subnets=tuple(subnets),
         templates={f"{role.value}/{machine}": name for (role, machine), name in resources.templates.items()},
         owner=OWNED_BY,
         tags=rollout.tags,

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from mark.aws.ec2.imds import ENDPOINT, Imds
+from mark.aws.ec2.imds import ENDPOINT, ZONE, Imds
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 
 log = logging.getLogger("mark.cloud")
@@ -38,11 +38,20 @@ def required_variable(environment: Mapping[str, str], name: str) -> str:
 
 def own_address(environment: Mapping[str, str]) -> str | None:
     """This instance's private address; None where the metadata service does not answer."""
+    return _told(environment, "meta-data/local-ipv4", "address")
+
+
+def own_zone(environment: Mapping[str, str]) -> str:
+    """This instance's availability zone; empty where the metadata service does not answer."""
+    return _told(environment, ZONE, "availability zone") or ""
+
+
+def _told(environment: Mapping[str, str], path: str, what: str) -> str | None:
     imds = Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
     try:
-        return imds.get("meta-data/local-ipv4")
+        return imds.get(path)
     except RetryLater as error:
-        log.warning("the metadata service does not tell this instance's address", extra={"reason": str(error)})
+        log.warning("the metadata service does not tell this instance's %s", what, extra={"reason": str(error)})
         return None
     finally:
         imds.close()

@@ -211,6 +211,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str, known: Mappin
         inputs=inputs,
         outputs=outputs,
         variant_serving=bundle.variants,
+        crossing_usd=controller.crossing_usd,
     )
     return LiveModel(
         served=served,

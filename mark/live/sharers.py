@@ -21,4 +21,5 @@ def _sharer(model: LiveModel) -> Sharer:
         offerings=model.bundle.controller.offerings,
         overflow=model.served.overflow,
         team=model.team,
+        crossing_usd=model.bundle.controller.crossing_usd,
     )

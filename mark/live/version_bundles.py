@@ -102,6 +102,13 @@ class VersionBundle:
         files = model_files(self.source)
         return 0 if files is None else sum((files.root / path).stat().st_size for path in files.files)
 
+    @property
+    def instance_bytes(self) -> int:
+        """What it takes of an instance's disk, its packages included. Errors: Misconfigured."""
+        packages = self.packages()
+        files = [] if packages is None else [one for kind in self.kinds for one in (packages / kind).rglob("*")]
+        return self.unpacked_bytes + sum(one.stat().st_size for one in files if one.is_file())
+
 
 def bundle_of(backend: BackendSpec, name: str = "", kinds: tuple[str, ...] = ()) -> VersionBundle:
     """The version that a model's backend is now. Misconfigured where it has no files that could be one."""

@@ -22,7 +22,7 @@ from mark.store.keys import Keys
 
 WHOLE = (
     "instance", "standby", "lambda_", "late", "shed", "failed", "model_errors", "rejected", "shared",
-    "redispatched", "invocations", "cold", "accuracy_known",
+    "crossed", "redispatched", "invocations", "cold", "accuracy_known",
 )  # fmt: skip
 REAL = ("latency_sum_s", "first_byte_sum_s", "billed", "gib_s", "shared_usd", "accuracy_sum")
 ARRIVED = "arrived"
@@ -30,6 +30,8 @@ FAILURES = "failures"
 """Name of the latest kinds of failures, among the counts of the model: JSON."""
 SIZE = "size/"
 """Start of the names of counts by size: `size/ITEMS`, among those of the model."""
+ENTERED = "entered/"
+"""Start of the names of counts by the zone in which requests came in: `entered/ZONE`, likewise."""
 FIRST_BYTE = "first_byte/"
 """Start of the names of counts by the bin of the first byte: `first_byte/BIN`, likewise."""
 CLIENT = "client/"
@@ -89,6 +91,11 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
         recent_sum=sum(gauge.recent_sum for gauge in told),
         clients=tuple(ClientTraffic(client=name, **one) for name, one in _counts(tallies, CLIENT, CLIENT_COUNTS)),
         sizes=add_sizes(_numbered(tallies, SIZE)),
+        entered=tuple(
+            sorted(
+                (name.removeprefix(ENTERED), int(one)) for name, one in tallies.items() if name.startswith(ENTERED)
+            )
+        ),
         first_byte_counts=tuple(sorted(_numbered(tallies, FIRST_BYTE))),
         versions=tuple(
             VersionCounts(version=name, **one) for name, one in _counts(tallies, VERSION, VERSION_COUNTS)
@@ -106,6 +113,7 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
         f"{CLIENT}{one.client}/{name}": getattr(one, name) for one in model.clients for name in CLIENT_COUNTS
     }
     whole |= {f"{SIZE}{size}": count for size, count in model.sizes}
+    whole |= {f"{ENTERED}{zone}": count for zone, count in model.entered}
     whole |= {f"{FIRST_BYTE}{place}": count for place, count in model.first_byte_counts}
     whole |= {
         f"{VERSION}{one.version}/{name}": getattr(one, name) for one in model.versions for name in VERSION_COUNTS

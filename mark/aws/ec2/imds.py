@@ -17,6 +17,7 @@ from mark.domain.errors import Misconfigured, RetryLater
 ENDPOINT = "http://169.254.169.254"
 DMI = Path("/sys/class/dmi/id")
 """The file in which Linux names the machine's maker: Amazon, on EC2."""
+ZONE = "meta-data/placement/availability-zone"
 LEADER = "meta-data/mark/leader"
 """Not on AWS: which node leads, where a process beside an agent answers for the service (lean shape)."""
 PASSWORD = "meta-data/mark/store-password"  # noqa: S105 - a path
@@ -30,10 +31,11 @@ NOT_FOUND, UNAUTHORIZED = 404, 401
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The instance's identity: its id, its private address, its tags, its user data (a JSON object)."""
+    """The instance's identity: its id, its private address, its zone, its tags, its user data (a JSON object)."""
 
     instance: str
     host: str
+    zone: str
     tags: dict[str, str]
     user_data: dict[str, str]
 
@@ -89,7 +91,8 @@ class Imds:
         if instance is None or host is None or listed is None or text is None:
             raise Misconfigured("the metadata service lacks tags or user data; launch from our template")
         tags = {key: self.get(f"meta-data/tags/instance/{key}") or "" for key in listed.split()}
-        return Identity(instance=instance, host=host, tags=tags, user_data=_parse_user_data(text))
+        zone = self.get(ZONE) or ""
+        return Identity(instance=instance, host=host, zone=zone, tags=tags, user_data=_parse_user_data(text))
 
     def taken_at(self) -> float | None:
         """The termination time of a spot notice, epoch seconds; None without a notice."""

@@ -89,3 +89,10 @@ def _item(instance: InstanceTypeDef) -> InventoryItem:
         state=instance["State"]["Name"],
         id=instance["InstanceId"],
     )
+
+
+def default_subnets(aws: Aws) -> dict[str, str]:
+    """The subnets of the account's default network, by availability zone."""
+    with translated():
+        found = aws.ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])
+    return {one["AvailabilityZone"]: one["SubnetId"] for one in found["Subnets"]}

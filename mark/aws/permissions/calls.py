@@ -212,6 +212,7 @@ SETTING_UP = (
     Call("ec2", "DescribeInstances", "removal: which instances the service has"),
     Call("ec2", "DescribeLaunchTemplateVersions", "whether a template is there and up to date"),
     Call("ec2", "DescribeLaunchTemplates", "removal: which templates the service has"),
+    Call("ec2", "DescribeSubnets", "the zones that instances may stand in"),
     Call("ec2", "ModifyLaunchTemplate", "a template's new version is its default"),
     Call("ec2", "TerminateInstances", "removal"),
     Call("events", "DeleteRule", "removal"),

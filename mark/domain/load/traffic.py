@@ -138,6 +138,10 @@ class ModelTraffic:
     rejected: int = 0
     #: Of those that instances answered, the ones that shared instances answered in time: no load of its own fleet.
     shared: int = 0
+    #: Of those that instances answered, the ones that crossed to an instance in another zone than they came in.
+    crossed: int = 0
+    #: Requests by the zone of the gateway in which they came in, of gateways that know theirs.
+    entered: tuple[tuple[str, int], ...] = ()
     #: Requests that were sent again after their agent was lost.
     redispatched: int = 0
     #: (bin, requests), a bin being LATENCY_BIN_S wide.
@@ -182,6 +186,11 @@ class ModelTraffic:
     def answered(self) -> int:
         """Requests that got an answer from a model."""
         return self.instance + self.standby + self.lambda_
+
+    @property
+    def zoned(self) -> int:
+        """Requests that came in at gateways that know their zone: of these, `crossed` says all."""
+        return sum(count for _, count in self.entered)
 
     @property
     def accuracy(self) -> float | None:

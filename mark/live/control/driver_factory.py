@@ -36,6 +36,7 @@ from mark.live.background.archive import may_drop
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver import ModelDriver
+from mark.live.control.entry import LiveFront
 from mark.live.control.host_driver import HostDriver
 from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_journal
 from mark.live.control.lambda_warmup import Warmer
@@ -71,6 +72,11 @@ class Shared:
     #: The instances that several models share; None where none do.
     hosts: HostDriver | None = None
 
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """Zones that launches may go to."""
+        return tuple(sorted({zone for zone, _ in self.launches["subnets"]}))
+
 
 MadeDriver = tuple[ModelDriver, Callable[[threading.Event], None]]
 """A driver, and the call that drives until its event is set."""
@@ -85,11 +91,19 @@ def no_hosts(_models: Sequence[LiveModel], _shared: Shared, _opened: ExitStack) 
 
 
 class DriverFactory:
-    """Factory of the drivers of one term."""
+    """Factory of the drivers of one term. front: where requests come in."""
 
     def __init__(
-        self, settings: Settings, running: Running, *, store: ServiceStore, aws: Aws, lease: Lease
+        self,
+        settings: Settings,
+        running: Running,
+        *,
+        store: ServiceStore,
+        aws: Aws,
+        lease: Lease,
+        front: LiveFront,
     ) -> None:
+        self._front = front
         self._settings, self._running = settings, running
         self._store, self._aws, self._lease = store, aws, lease
 
@@ -99,8 +113,7 @@ class DriverFactory:
         """Make the driver of a model; what it opens is closed with `opened`."""
         store, clock = self._store, ServiceClock(self._store)
         retraining, fallback = forecasters
-        zones = tuple(sorted({zone for zone, _ in shared.launches["subnets"]}))
-        controlled = replace(model.bundle.controller, zones=zones)
+        controlled = replace(model.bundle.controller, zones=shared.zones)
         model = replace(model, bundle=replace(model.bundle, controller=controlled))
         hosts = shared.hosts
         if hosts is not None:
@@ -147,6 +160,7 @@ class DriverFactory:
             divide=undivided if shared.cap is None else shared.cap.divide(model.name),
             shared_rps=no_shared_rps if hosts is None else lambda: hosts.shared_rps(model.name),
             shared_boots=no_shared_boots if hosts is None else lambda: hosts.is_booting(model.name),
+            front=partial(self._front.of, model.name),
         )
         if hosts is not None:
             hosts.follow(model.name, lambda: controller.history)
@@ -207,6 +221,8 @@ class DriverFactory:
             spending_limit=shared.spending_limit,
             cap=shared.cap,
             began_at=now if began_at is None else began_at,
+            zones=shared.zones,
+            front=partial(self._front.of, SHARED),
         )
         driver.begin(is_new=is_new)
         return driver
@@ -249,9 +265,8 @@ class DriverFactory:
     def cloud(self, model: LiveModel, run: str, clock: ServiceClock, warmer: Warmer, shared: Shared) -> LiveCloud:
         """The fleet that serves, or the one that would, where the service only observes."""
         if self._settings.service.mode is Mode.OBSERVE:
-            zones = {zone for zone, _ in shared.launches["subnets"]}
             offerings = {offering.name: offering for offering in model.served.offerings}
-            prices = ObservedSpotPrices(self._aws, offerings, zones)
+            prices = ObservedSpotPrices(self._aws, offerings, shared.zones)
             return ShadowCloud(model.served, store=self._store, clock=clock, prices=prices)
         offerings = {offering.name: offering for offering in model.served.offerings}
         warm = warmer.warm if model.served.overflow else None

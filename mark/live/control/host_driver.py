@@ -21,11 +21,13 @@ from mark.controller.placement_journal import (
     decision_line,
     placement_header_line,
 )
+from mark.controller.runner import no_front
 from mark.controller.sharing import Sharer
 from mark.domain.billing.shared_rent import device_usd
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance
+from mark.domain.front import Front
 from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
 from mark.domain.lease import Lease
 from mark.domain.load.traffic import GatewayReport, ModelTraffic
@@ -233,8 +235,13 @@ class HostDriver:
         spending_limit: Callable[[], SpendingLimit],
         began_at: float,
         cap: SharedCap | None = None,
+        zones: tuple[str, ...] = (),
+        front: Callable[[], Front | None] = no_front,
     ) -> None:
-        """loads: the load of each model, by name. began_at: when the service did. cap: of all its instances."""
+        """loads: the load of each model, by name. began_at: when the service did. cap: of all its instances.
+
+        zones, front: of its controller.
+        """
         self._store, self._lease, self._clock, self._cloud = store, lease, clock, cloud
         self._began_at, self._limit = began_at, spending_limit
         self._followed = spending_limit()
@@ -260,6 +267,8 @@ class HostDriver:
             launches=(HOSTS.read(store) or PublishedHosts()).launches,
             limit=spending_limit,
             within_cap=self._within_cap,
+            zones=zones,
+            front=front,
         )
 
     def _within_cap(self, packing: Packing, histories: Sequence[Demand]) -> Packing:

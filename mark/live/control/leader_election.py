@@ -27,6 +27,7 @@ from mark.live.background.webhook_address import webhook_of
 from mark.live.background.worker import all_tasks, start_background_worker
 from mark.live.control.clients_copy import keep_clients_copied
 from mark.live.control.driver_factory import DriverFactory, ModelForecasters
+from mark.live.control.entry import front_of
 from mark.live.control.outside_pause_watch import OutsidePauseWatch
 from mark.live.control.term import Term
 from mark.live.forecasting.function_trainer import function_trainers
@@ -110,6 +111,7 @@ class Leader:
         self._forecasters = forecasters.by_model
         self._replays = NightlyReplays(settings, running, store=store, slot=forecasters.slot)
         self._caught_up_at = -math.inf
+        self._front = front_of(store, models, is_steered=node is not None)
         self._outside = OutsidePauseWatch(
             lambda: read_pause(self._aws, running.name),
             record=partial(failures.record, "reading the pause from outside"),
@@ -188,7 +190,7 @@ class Leader:
                     self._store.leases.renew(lease)  # what is told has no other fence
                     self._publish()
                 factory = DriverFactory(
-                    self._settings, self._running, store=self._store, aws=self._aws, lease=lease
+                    self._settings, self._running, store=self._store, aws=self._aws, lease=lease, front=self._front
                 )
                 term = Term(
                     self._settings,

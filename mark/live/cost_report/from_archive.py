@@ -32,8 +32,8 @@ from mark.service_spec import ServedModel, ServiceSpec
 
 FIGURES = "figures.json.gz"
 REAL = ("billed", "gib_s", "shared_usd", "accuracy_sum")
-COUNTS = tuple(field.name for field in fields(Totals) if field.name not in ("requests", *REAL))
-"""Totals that are whole numbers of a `ModelTraffic`."""
+COUNTS = tuple(field.name for field in fields(Totals) if field.name not in ("requests", "zoned", *REAL))
+"""Totals that are whole numbers of a `ModelTraffic`, which has zones by their names."""
 _TRANSITIONS = TypeAdapter(tuple[Transition, ...])
 _ROLLUPS = TypeAdapter(tuple[UsageRollup, ...])
 

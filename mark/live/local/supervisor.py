@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from mark.aws.session import Aws
+from mark.cloudmodel.world import WORLDS
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
@@ -31,7 +32,7 @@ from mark.domain.host_spec import SHARED
 from mark.domain.load.traffic import Warmed
 from mark.emulator.signature import new_key
 from mark.live.aws_clients import aws_of
-from mark.live.aws_resources import make_resources, published_resources, remove_resources
+from mark.live.aws_resources import make_resources, published_resources, remove_resources, subnets_of
 from mark.live.clock import adopt_wall
 from mark.live.gateway_settings import gateway_start
 from mark.live.local.access import bearer_token, collector_headers
@@ -99,6 +100,8 @@ class Supervisor:
         self._controls: EmulatedControls | None = None
         self._upkeep = AccountUpkeep(self._set_up_account)
         self._models: tuple[LiveModel, ...] = ()
+        #: Zones of the emulated network, where its world tells them apart.
+        self._zones: tuple[str, ...] = ()
         self._since = 0.0
         self._running = Running(
             name=self._settings.service.name,
@@ -270,7 +273,9 @@ class Supervisor:
         if rollout.report.sender is not None:
             self._controls.verify(rollout.report.sender, *rollout.report.to)
         made = make_resources(self._aws, self._running, self._models, rollout)
-        RESOURCES.write(self._store, published_resources(made, rollout))
+        subnets = subnets_of(self._aws, WORLDS[self._settings.simulate.world])
+        self._zones = tuple(zone for zone, _ in subnets)
+        RESOURCES.write(self._store, published_resources(made, rollout, subnets))
         now = self._store.clock().service_time(steady_time())
         for model in self._models:
             if model.served.function_versions:  # those that were rolled out before an emulated AWS was lost
@@ -296,7 +301,8 @@ class Supervisor:
         self._folder.write_gateway(start.as_json())
         ports = (port, grpc_port) if grpc_port else (port,)
         for number in range(service.gateway_count):
-            self._start(f"gateway-{number}", "gateway", f"gateway-{number}", *map(str, ports))
+            zone = self._zones[number % len(self._zones)] if self._zones else ""
+            self._start(f"gateway-{number}", "gateway", f"gateway-{number}", zone, *map(str, ports))
 
     def _start_status_page(self) -> None:
         service = self._settings.service

@@ -248,6 +248,7 @@ def _config(identity: Identity) -> AgentConfig:
         host=identity.host,
         epoch=time.time_ns(),
         encrypted=not is_loopback(identity.host),
+        zone=identity.zone,
     )
 
 

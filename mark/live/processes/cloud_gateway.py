@@ -15,7 +15,7 @@ from pathlib import Path
 import uvloop
 
 from mark.aws.session import AwsSettings
-from mark.live.cloud_process import EVERYWHERE, exit_after, own_address, required_variable
+from mark.live.cloud_process import EVERYWHERE, exit_after, own_address, own_zone, required_variable
 from mark.live.gateway_start import GatewayStart
 from mark.live.processes.gateway import serve
 from mark.telemetry.otlp.headers import parse_headers
@@ -35,6 +35,7 @@ def main(environment: Mapping[str, str]) -> int:
         socket.gethostname(),
         port,
         own_address(environment),
+        zone=own_zone(environment),
         grpc_port=int(grpc_port) if grpc_port else None,
         token_in_secret=True,
     )

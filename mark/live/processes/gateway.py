@@ -1,4 +1,4 @@
-"""A gateway's process: FOLDER PARENT NAME PORT [GRPC_PORT]."""
+"""A gateway's process: FOLDER PARENT NAME ZONE PORT [GRPC_PORT]; the zone is empty where none are told apart."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ PEER_PORT = 8080
 """Where gateways with an address and TLS of their own reach each other."""
 
 
-async def main(folder: Path, name: str, port: int, grpc_port: int | None = None) -> None:
+async def main(folder: Path, name: str, zone: str, port: int, grpc_port: int | None = None) -> None:
     """Serve until SIGTERM. folder: the service's; grpc_port: the one that the gateways share."""
     beating = asyncio.ensure_future(keep_beating())
     try:
-        await serve(GatewayStart.read(folder), name, port, grpc_port=grpc_port)
+        await serve(GatewayStart.read(folder), name, port, zone=zone, grpc_port=grpc_port)
     finally:
         beating.cancel()
 
@@ -47,6 +47,7 @@ async def serve(
     port: int,
     own_address: str | None = None,
     *,
+    zone: str = "",
     grpc_port: int | None = None,
     token_in_secret: bool = False,
 ) -> None:
@@ -65,6 +66,7 @@ async def serve(
         host=start.host,
         port=port,
         own_address=own_address,
+        zone=zone,
         shared_as=name if own_address is None else "",
         peer_port=PEER_PORT,
         token=start.token,
@@ -121,4 +123,4 @@ def _central_code(spec: ServiceSpec) -> CentralCode:
 
 if __name__ == "__main__":
     begin(sys.argv[3], parent=int(sys.argv[2]))
-    uvloop.run(main(Path(sys.argv[1]), sys.argv[3], *map(int, sys.argv[4:])))
+    uvloop.run(main(Path(sys.argv[1]), sys.argv[3], sys.argv[4], *map(int, sys.argv[5:])))

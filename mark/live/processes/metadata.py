@@ -32,7 +32,7 @@ from mark.telemetry.structured_logs import log_json
 
 HOST, PORT = "127.0.0.1", 1338
 READABLE = re.compile(
-    r"meta-data/(instance-id|local-ipv4|instance-type|spot/instance-action|tags/instance(/[\w:.=+@-]+)?)"
+    r"meta-data/(instance-id|local-ipv4|instance-type|placement/availability-zone|spot/instance-action|tags/instance(/[\w:.=+@-]+)?)"
 )
 """Paths below latest/ that are answered. No credentials, no user data, no path that leads elsewhere."""
 SESSION = "one-for-all"

@@ -19,6 +19,7 @@ from mark.accounting.compaction import rolled_up
 from mark.accounting.daily_costs import own_lines, standing_lines
 from mark.accounting.ledger import (
     SECONDS_PER_HOUR,
+    crossed_requests,
     joined,
     live_bill,
     rent_usd_per_hour,
@@ -235,6 +236,7 @@ class LiveView:
             failures=traffic.failures,
             rejected=traffic.rejected,
             redispatched=traffic.redispatched,
+            crossed=traffic.crossed,
             clients=_clients(traffic, cost.serving + traffic.shared_usd),
             lambda_=LambdaStatus(
                 answers=served.overflow is not None and not is_limited,
@@ -349,6 +351,7 @@ def _spend(
         requests=known.requests,
         peak_rps=0.0,
         duration_s=duration_s,
+        crossed=crossed_requests(known.requests, traffic, footprint),
     )
     cost = cost_of(own_lines(bill, footprint, duration_s))
     spent = SpentStatus(

@@ -327,6 +327,8 @@ class ModelStatus:
     failures: tuple[FailureKind, ...] = ()
     #: Requests that the model refused as wrong in themselves.
     rejected: int = 0
+    #: Answers of instances in another availability zone than the request came in.
+    crossed: int = 0
     #: Requests that were sent again after a lost agent.
     redispatched: int = 0
     #: By client, where the service has clients.

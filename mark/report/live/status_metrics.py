@@ -143,6 +143,12 @@ def _answer_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
     yield counter("failed", "Requests that failed.", model, each(lambda m: m.failed))
     refused = "Requests that the model refused as wrong in themselves."
     yield counter("rejected", refused, model, each(lambda m: m.rejected))
+    yield counter(
+        "crossed",
+        "Responses of instances in another zone than the request came in.",
+        model,
+        each(lambda m: m.crossed),
+    )
     yield counter("redispatched", "Requests dispatched again.", model, each(lambda m: m.redispatched))
     quantile = ("model", "quantile")
     whole = _quantiles((m.name, m.latency_ms) for m in models)

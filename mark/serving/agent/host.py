@@ -125,6 +125,7 @@ class Host:
             surplus_vcpu_s=self.surplus_vcpu_s(),
             epoch=config.epoch,
             certificate=self.certificate,
+            zone=config.zone,
         )
         if self._only is not None:
             return (self._only.member(host),)

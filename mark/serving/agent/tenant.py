@@ -32,7 +32,7 @@ class AgentConfig:
     """Identity and ports of an agent; port 0 takes a free one. `epoch` counts its starts.
 
     `encrypted`: frames come over TLS, as they have to where they leave the host. `standalone`: no gateway ever
-    comes, and its HTTP port takes requests from whoever reaches it.
+    comes, and its HTTP port takes requests from whoever reaches it. `zone`: availability zone, if known.
     """
 
     instance: str
@@ -43,6 +43,7 @@ class AgentConfig:
     epoch: int = 0
     encrypted: bool = False
     standalone: bool = False
+    zone: str = ""
 
 
 class _Rules(TypedDict):

@@ -68,17 +68,18 @@ def _any_certificate() -> ssl.SSLContext:
 class AgentConnection(FrameLink):
     """One connection to one agent. changed: called when the agent begins or ends to accept requests.
 
-    token: which clients must send.
+    token: which clients must send. zone: the gateway's.
     """
 
     def __init__(
-        self, member: Member, router: ModelRouter, token: str | None, changed: Callable[[], None]
+        self, member: Member, router: ModelRouter, token: str | None, zone: str, changed: Callable[[], None]
     ) -> None:
         super().__init__(log, router.unexpected, "agent", instance=member.instance)
         self._handshake = GatewayHandshake(member.wire_key, new_nonce(), token)
         self._certificate = member.certificate
         self.view = AgentView(member.instance, router.profile_s(member.offering))
         self.view.is_shared = member.share_rps is not None
+        self.view.is_far = bool(zone and member.zone) and member.zone != zone
         self.offering = member.offering
         self.router = router
         self.version = member.version
@@ -295,6 +296,8 @@ class AgentConnection(FrameLink):
             del self.in_flight[frame.id]
             if view.share_rps and now <= request.deadline_at:
                 self.router.tally.shared += 1
+            if view.is_far:
+                self.router.tally.crossed += 1
             self.router.answer(request, frame, "standby" if view.standby else "instance", now)
             return
         if (shadow := self.shadows.pop(frame.id, None)) is not None:
@@ -327,6 +330,7 @@ class AgentConnection(FrameLink):
             raise FrameError("the agent streams the answer of a model that does not")
         del self.in_flight[head.id]
         self._streams[head.id] = stream
+        self.router.tally.crossed += self.view.is_far
         stream.begin(head, "standby" if self.view.standby else "instance", self.router, now)
 
     def _end_stream(self, stream: StreamedAnswer, error: str) -> None:
@@ -361,7 +365,9 @@ class AgentConnection(FrameLink):
                 if request is not None:
                     if request.trace is not None:
                         request.trace.returned("bounced", now)
-                    if self.view.is_shared:
+                    if self.router.crosses and not self.view.is_far and not request.is_forced:
+                        self.router.bounced_near(request, now, was_shared=self.view.is_shared)
+                    elif self.view.is_shared:
                         self.router.bounced_by_neighbours(request, now)
                     else:
                         self.router.bounced(request, now)
@@ -377,11 +383,11 @@ class AgentConnection(FrameLink):
 class AgentConnections:
     """All agents of all models, connected while they are members or still answer.
 
-    token: as in AgentConnection.
+    token, zone: as in AgentConnection.
     """
 
-    def __init__(self, routers: dict[str, ModelRouter], token: str | None) -> None:
-        self._routers, self._token = routers, token
+    def __init__(self, routers: dict[str, ModelRouter], token: str | None, zone: str = "") -> None:
+        self._routers, self._token, self._zone = routers, token, zone
         self._versions = {name: VersionRouters(router) for name, router in routers.items()}
         self._tls = _any_certificate()
         self._members: dict[str, Member] = {}
@@ -477,7 +483,9 @@ class AgentConnections:
     async def _connected(self, member: Member) -> bool:
         """Connect and wait until the connection ends; False where no agent was there, or it was refused."""
         router = self._versions[member.model].of(member.version)
-        connection = AgentConnection(member, router, self._token, lambda: self._list_accepting(connection.router))
+        connection = AgentConnection(
+            member, router, self._token, self._zone, lambda: self._list_accepting(connection.router)
+        )
         loop = asyncio.get_running_loop()
         self.open[member.name] = connection
         self._give_shares()

@@ -38,6 +38,8 @@ class GatewayConfig:
     token: str | None = None
     local_only: bool = False
     tls: ssl.SSLContext | None = None
+    #: The availability zone that it stands in; empty where it is not known.
+    zone: str = ""
     #: Where peers reach a gateway whose clients use TLS, on `own_address`; 0 takes a free one.
     peer_port: int = 0
     #: Name among those that share the port, the same in each life; empty where it is scraped by itself.

@@ -22,6 +22,7 @@ class AgentView(QueueEstimate):
 
     profile_s: what its offering's profile says of 0, 1, 2, ... items, the first of which is not used. `is_shared`:
     it is one of several on its instance, and `share_rps` its share at this gateway (`dispatch/device.py`).
+    `is_far`: it stands in another zone than this gateway.
     """
 
     __slots__ = (
@@ -29,6 +30,7 @@ class AgentView(QueueEstimate):
         "current",
         "full_batch_s",
         "instance",
+        "is_far",
         "is_shared",
         "profile_s",
         "share_at",
@@ -46,7 +48,7 @@ class AgentView(QueueEstimate):
         self.accepting = self.standby = False
         self.single_s = self.full_batch_s = self.weight = self.current = 0.0
         self.terminates_at = math.inf
-        self.is_shared = False
+        self.is_shared = self.is_far = False
         self.share_rps, self.share_left, self.share_at = 0.0, math.inf, 0.0
 
     def give_share(self, share_rps: float) -> None:
@@ -95,6 +97,12 @@ class ModelView:
         #: Of these, agents on instances of the model's own, and on shared ones.
         self.own: Sequence[int] = ()
         self.shared: Sequence[int] = ()
+        #: Of the two, those in this gateway's zone; and the model's own in other zones.
+        self.near_own: Sequence[int] = ()
+        self.near_shared: Sequence[int] = ()
+        self.far_own: Sequence[int] = ()
+        #: Whether any stands in another zone.
+        self.has_far = False
 
     def set_agents(self, agents: Iterable[AgentView]) -> None:
         """Replace the agents that accept requests."""
@@ -103,3 +111,8 @@ class ModelView:
         self.rows = range(len(self.agents))
         self.own = [row for row in self.rows if not self.agents[row].is_shared]
         self.shared = [row for row in self.rows if self.agents[row].is_shared]
+        self.has_far = any(agent.is_far for agent in self.agents)
+        self.far_own = [row for row in self.own if self.agents[row].is_far]
+        self.near_own, self.near_shared = (
+            [row for row in rows if not self.agents[row].is_far] for rows in (self.own, self.shared)
+        )

@@ -19,9 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Concatenate, ParamSpec
 
 from mark.dispatch.backlog import idle_room
+from mark.dispatch.bouncer import stays
 from mark.dispatch.client_limits import may_wait
 from mark.dispatch.device import has_share
-from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce, warm_for_all
+from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce, comes_before_crossing, warm_for_all
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
@@ -84,6 +85,8 @@ class ModelRouter:
     """True where requests are sent at the end of a turn of the loop, for all that came in it."""
     weight = 0.0
     """A candidate's share of the model's requests."""
+    crosses = False
+    """True where some agents stand in another zone than this gateway, and those of its own are asked first."""
 
     def __init__(
         self,
@@ -117,6 +120,9 @@ class ModelRouter:
         self.overflow = overflow
         self._agents: list[Agent] = []
         self._policy = served.dispatch
+        self._factor = math.inf if served.dispatch.admission_factor is None else served.dispatch.admission_factor
+        lambda_usd = math.inf if served.overflow is None else served.overflow.usd_per_warm_request
+        self._lambda_first = comes_before_crossing(lambda_usd, served.crossing_usd)
         self.idempotency = idempotency
         self.unexpected = unexpected
         self._only: Agent | None = None
@@ -140,7 +146,8 @@ class ModelRouter:
         """Replace the agents that accept requests."""
         self._agents = sorted(agents, key=lambda agent: agent.view.instance)
         self.view.set_agents(agent.view for agent in agents)
-        self._only = self._agents[0] if len(self._agents) == 1 else None
+        self.crosses = self.view.has_far and not self.decides_late
+        self._only = self._agents[0] if len(self._agents) == 1 and not self.crosses else None
 
     @property
     def is_ready(self) -> bool:
@@ -233,6 +240,9 @@ class ModelRouter:
             if only is not None and only.view.terminates_at == math.inf:  # all rules agree on one that stays
                 only.send(request, now, forced=False)
                 return
+            if self.crosses:
+                self._offer_by_zone(request, now)
+                return
             agent = self._choose(now, request.size)
             if agent is None:
                 self.bounced(request, now)
@@ -292,6 +302,25 @@ class ModelRouter:
             agent.send(request, now, forced=True)
 
     @_fails_its_request
+    def bounced_near(self, request: InferenceRequest, now: float, *, was_shared: bool) -> None:
+        """Route a request that an agent of this zone did not admit, though it was expected to.
+
+        To one of the model's own here, after a shared one; then to another zone's, or to Lambda where that costs
+        less; else as any other.
+        """
+        view = self.view
+        agent = self._in_time(request, now, view.near_own) if was_shared else None
+        if agent is None and self._lambda_first and self._calls_in_time(request, now):
+            return
+        agent = agent or self._in_time(request, now, view.far_own)
+        if agent is not None:
+            agent.send(request, now, forced=False)
+        elif was_shared:
+            self.bounced_by_neighbours(request, now)
+        else:
+            self.bounced(request, now)
+
+    @_fails_its_request
     def bounced_by_neighbours(self, request: InferenceRequest, now: float) -> None:
         """Route a request that a shared instance did not admit: to the model's own, else as any other.
 
@@ -313,10 +342,7 @@ class ModelRouter:
         instance_at: when an instance is predicted to answer it, infinite where none can.
         """
         calls, policy = self.overflow, self._policy
-        # Lambda's profiles are of one item: a replay with sizes has no overflow either.
-        is_pinned = bool(self.accuracy_of and request.variant)  # Lambda's answers name no variant
-        lambda_open = not lambda_refused and request.size == 1 and not is_pinned
-        lambda_open = lambda_open and self._lambda_open(len(request.body))
+        lambda_open = not lambda_refused and self._lambda_takes(request)
         lambda_at = calls.finish_at(now) if calls is not None and lambda_open else math.inf
         if calls is not None and lambda_open and policy.late is Late.SHED and lambda_at > request.deadline_at:
             calls.warm_one_more(self, now, request.deadline_at)
@@ -551,10 +577,65 @@ class ModelRouter:
         if not view.shared:
             return self._route(now, size, view.rows)
         shared = self._route(now, size, view.shared)
-        if shared is not None and has_share(now, shared.view):
-            shared.view.share_left -= 1.0
+        if shared is not None and self._takes_share(shared, now):
             return shared
         return self._route(now, size, view.own) or shared
+
+    @staticmethod
+    def _takes_share(agent: Agent, now: float) -> bool:
+        """True where a shared instance may take one more of its share, which is counted."""
+        if not has_share(now, agent.view):
+            return False
+        agent.view.share_left -= 1.0
+        return True
+
+    def _offer_by_zone(self, request: InferenceRequest, now: float) -> None:
+        """Offer a request to the agents of this zone while they are in time, then as `_choose` does.
+
+        In the order of a replay's (simulator/engine/kernel_devices.py). One whose server was lost goes to another
+        zone first: a zone may be lost as a whole, and tries are few.
+        """
+        view, agent = self.view, None
+        if request.losses:
+            agent = self._in_time(request, now, view.far_own) or self._choose(now, request.size)
+            if agent is not None:
+                agent.send(request, now, forced=False)
+                return
+        if len(view.near_shared) < len(view.shared):
+            agent = self._in_time(request, now, view.near_shared)
+            agent = agent if agent is not None and self._takes_share(agent, now) else None
+        if agent is None and self._lambda_first:
+            agent = self._in_time(request, now, view.near_own)
+            if agent is None and self._calls_in_time(request, now):
+                return
+        shared = self._route(now, request.size, view.shared) if agent is None else None
+        if shared is not None and self._takes_share(shared, now):
+            agent = shared
+        if agent is None:
+            agent = (
+                self._in_time(request, now, view.near_own) or self._route(now, request.size, view.own) or shared
+            )
+        if agent is None:
+            self.bounced(request, now)
+        else:
+            agent.send(request, now, forced=False)
+
+    def _in_time(self, request: InferenceRequest, now: float, rows: Sequence[int]) -> Agent | None:
+        """The agent that a request is routed to among these, where it is expected to admit it."""
+        agent = self._route(now, request.size, rows)
+        if agent is None:
+            return None
+        view, at, due_at = agent.view, request.arrived_at, request.deadline_at
+        finish_at = view.finish_at(now, request.size)
+        return agent if stays(finish_at, finish_at, view.terminates_at, at, due_at, self._factor) else None
+
+    def _calls_in_time(self, request: InferenceRequest, now: float) -> bool:
+        """Call Lambda where it is in time; False where it was not called."""
+        calls = self.overflow
+        if calls is None or not self._lambda_is_in_time(request, now):
+            return False
+        calls.call(self, request)
+        return True
 
     def _route(self, now: float, size: int, rows: Sequence[int]) -> Agent | None:
         view = self.view
@@ -584,6 +665,16 @@ class ModelRouter:
         if size == 1:
             return least_finish(now, rows, view.agents)
         return least_finish_of_size(now, size, rows, view.agents, view.profiles_s)
+
+    def _lambda_takes(self, request: InferenceRequest) -> bool:
+        """True where Lambda may be called for a request."""
+        # Lambda's profiles are of one item: a replay with sizes has no overflow either.
+        is_pinned = bool(self.accuracy_of and request.variant)  # Lambda's answers name no variant
+        return request.size == 1 and not is_pinned and self._lambda_open(len(request.body))
+
+    def _lambda_is_in_time(self, request: InferenceRequest, now: float) -> bool:
+        calls = self.overflow
+        return calls is not None and self._lambda_takes(request) and calls.finish_at(now) <= request.deadline_at
 
     def _lambda_open(self, body_bytes: int, beside: int = 0) -> bool:
         if self.overflow is None or self._policy.bounced is Bounced.NOWHERE:

@@ -103,7 +103,7 @@ class Gateway:
         self.peers = Peers(self.unexpected, self._share_agents)
         self._tasks: set[asyncio.Task[None]] = set()
         self._forwarded_waits: set[ForwardedWait] = set()
-        self.sync = StoreSync(config.name, self.unexpected)
+        self.sync = StoreSync(config.name, self.unexpected, config.zone)
         self.routers: dict[str, ModelRouter] = {}
         for served in spec.models:
             calls = None
@@ -119,7 +119,7 @@ class Gateway:
         self.clients.set_tokens(() if config.token is None else (config.token,))
         self.sync.on_clients = self._forget_heads
         self.sync.on_versions = self._take_versions
-        self.agents = AgentConnections(self.routers, config.token)
+        self.agents = AgentConnections(self.routers, config.token, config.zone)
         self.http = HttpServer(
             self.handle,
             make=InferenceRequest,
@@ -641,10 +641,12 @@ async def _own_port(gateway: Gateway, shared: socket.socket) -> tuple[Peer, asyn
     """The address at which peers reach this gateway alone."""
     config = gateway.config
     if config.own_address is not None and config.tls is None:
-        return Peer(name=config.name, host=config.own_address, port=shared.getsockname()[1]), None
+        return Peer(
+            name=config.name, host=config.own_address, port=shared.getsockname()[1], zone=config.zone
+        ), None
     host, port = (LOOPBACK, 0) if config.own_address is None else (config.own_address, config.peer_port)
     own = await asyncio.get_running_loop().create_server(gateway.http.connection, host, port)
-    return Peer(name=config.name, host=host, port=own.sockets[0].getsockname()[1]), own
+    return Peer(name=config.name, host=host, port=own.sockets[0].getsockname()[1], zone=config.zone), own
 
 
 async def _follow_tokens(gateway: Gateway, tokens: TokenReader, pause_s: float) -> None:

@@ -56,7 +56,9 @@ def _nobody(_versions: ModelVersions) -> None:
 class StoreSync:
     """One gateway's view of the service's clock, and its reports."""
 
-    def __init__(self, gateway: str, unexpected: UnexpectedErrors) -> None:
+    def __init__(self, gateway: str, unexpected: UnexpectedErrors, zone: str = "") -> None:
+        """zone: the gateway's."""
+        self._zone = zone
         self.routers: dict[str, ModelRouter] = {}
         self.clients = Clients()
         #: called with the versions of a model after they have changed
@@ -214,7 +216,9 @@ class StoreSync:
             in_flight = calls.in_flight if calls is not None else 0
             clients = self.clients.traffic(router.name)
             warm = router.lambda_warm
-            traffic = router.tally.traffic(router.name, in_flight=in_flight, warm=warm, clients=clients)
+            traffic = router.tally.traffic(
+                router.name, in_flight=in_flight, warm=warm, clients=clients, zone=self._zone
+            )
             if traffic is not None:
                 models.append(traffic)
         if not models:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.credits import earned
 from mark.dispatch.objective import attainment
-from mark.dispatch.overflow import believed_warm, note_in_flight
+from mark.dispatch.overflow import believed_warm, comes_before_crossing, note_in_flight
 from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants import VariantServing
 from mark.domain.billing.costs import LambdaUsage
@@ -101,7 +101,8 @@ class Engine:
             network_s=given.network_s,
         )
         lambda_usd = math.inf if given.overflow is None else given.overflow.usd_per_warm_request
-        self._rules.lambda_before_crossing = self._rules.overflows and lambda_usd < given.crossing_usd
+        lambda_first = comes_before_crossing(lambda_usd, given.crossing_usd)
+        self._rules.lambda_before_crossing = self._rules.overflows and lambda_first
         self._zones = given.zones
         self._entry = {zone: 1.0 / len(given.entry or given.zones) for zone in given.entry or given.zones}
         self._variants = given.variants

@@ -53,7 +53,8 @@ def warmer_of(store: ServiceStore, model: LiveModel, pings: Pings) -> Warmer:
     anything: Any = SimpleNamespace()
     lease = store.leases.acquire("controller-0", 60.0)
     assert lease is not None
-    return DriverFactory(SETTINGS, anything, store=store, aws=aws, lease=lease).warmer(model, ServiceClock(store))
+    factory = DriverFactory(SETTINGS, anything, store=store, aws=aws, lease=lease, front=anything)
+    return factory.warmer(model, ServiceClock(store))
 
 
 @pytest.mark.parametrize("has_versions", [True, False])

@@ -268,7 +268,7 @@ def test_a_controller_over_it_plans_as_if_it_were_there_and_the_report_says_what
 def test_the_mode_is_what_chooses_the_cloud(store: ServiceStore) -> None:
     settings = Settings.model_validate({"service": {"mode": "observe"}})
     anything: Any = SimpleNamespace()  # no client of AWS is there to be called
-    factory = DriverFactory(settings, anything, store=store, aws=anything, lease=anything)
+    factory = DriverFactory(settings, anything, store=store, aws=anything, lease=anything, front=anything)
     model: Any = SimpleNamespace(served=SERVED)
     shared: Any = SimpleNamespace(launches={"subnets": ()})
     assert isinstance(factory.cloud(model, "run", Clock(), anything, shared), ShadowCloud)  # type: ignore[arg-type]

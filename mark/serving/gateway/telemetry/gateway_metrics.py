@@ -30,6 +30,7 @@ _COUNTERS = (
     ("failed", "Requests that failed: an error of the model or of the service"),
     ("model_errors", "Of the failed, those that the model answered with an error of its own"),
     ("rejected", "Invalid requests, answered with a client error (4xx)"),
+    ("crossed", "Responses of instances in another availability zone than the gateway's"),
     ("redispatched", "Requests sent again after their agent was lost"),
     ("deduplicated", "Requests with a known id, answered without a second execution"),
     ("forwarded", "Requests forwarded to the gateway that owns their id"),

@@ -99,16 +99,16 @@ class Tally:
 
     __slots__ = (
         "_opened", "_since", "_window_began", "accuracy_known", "accuracy_sum", "arrivals", "billed", "by", "cold",
-        "cut_short", "deduplicated", "failed", "failures", "first_byte_sum_s", "first_bytes", "forwarded", "gib_s",
-        "invocations", "late", "latencies", "latency_sum_s", "left", "model_errors", "recent", "redispatched",
-        "rejected", "shared", "shed", "sizes", "variants", "versions", "window_count",
+        "crossed", "cut_short", "deduplicated", "failed", "failures", "first_byte_sum_s", "first_bytes",
+        "forwarded", "gib_s", "invocations", "late", "latencies", "latency_sum_s", "left", "model_errors",
+        "recent", "redispatched", "rejected", "shared", "shed", "sizes", "variants", "versions", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.arrivals: Counter[int] = Counter()
         self.by: dict[Server, int] = dict.fromkeys(SERVERS, 0)
         self.late = self.shed = self.failed = self.rejected = self.redispatched = self.deduplicated = 0
-        self.shared = 0
+        self.shared = self.crossed = 0
         self.model_errors = 0
         self.failures = FailureTally()
         self.invocations = self.cold = self.forwarded = 0
@@ -199,9 +199,12 @@ class Tally:
             self.window_count = 0
 
     def traffic(
-        self, model: str, *, in_flight: int, warm: int, clients: tuple[ClientTraffic, ...] = ()
+        self, model: str, *, in_flight: int, warm: int, clients: tuple[ClientTraffic, ...] = (), zone: str = ""
     ) -> ModelTraffic | None:
-        """Traffic since the last call; None where there was none. clients: their counts so far."""
+        """Traffic since the last call; None where there was none.
+
+        clients: their counts so far. zone: where it came in; empty where that is not known.
+        """
         now = self._totals(model, in_flight, warm, clients)
         arrivals = tuple(sorted((window, count) for window, count in self.arrivals.items() if count))
         self.arrivals.clear()
@@ -211,7 +214,9 @@ class Tally:
         if not arrivals and not sizes and before == now:
             return None
         self._since = now
-        return replace(_difference(now, before, arrivals), sizes=sizes, failures=self.failures.take())
+        entered = ((zone, sum(count for _, count in arrivals)),) if zone and arrivals else ()
+        since = _difference(now, before, arrivals)
+        return replace(since, sizes=sizes, failures=self.failures.take(), entered=entered)
 
     def _totals(self, model: str, in_flight: int, warm: int, clients: tuple[ClientTraffic, ...]) -> ModelTraffic:
         return ModelTraffic(
@@ -225,6 +230,7 @@ class Tally:
             model_errors=self.model_errors,
             rejected=self.rejected,
             shared=self.shared,
+            crossed=self.crossed,
             redispatched=self.redispatched,
             latency_counts=tuple(sorted(self.latencies.items())),
             latency_sum_s=self.latency_sum_s,
@@ -263,6 +269,7 @@ def _difference(
         model_errors=now.model_errors - old.model_errors,
         rejected=now.rejected - old.rejected,
         shared=now.shared - old.shared,
+        crossed=now.crossed - old.crossed,
         redispatched=now.redispatched - old.redispatched,
         latency_counts=_grown(now.latency_counts, old.latency_counts),
         latency_sum_s=now.latency_sum_s - old.latency_sum_s,

@@ -156,12 +156,6 @@ class VersionRouter(ModelRouter):
         is_error = response.status >= SERVER_ERROR and response.status != TIMED_OUT
         return is_error and self.served.model.redispatch and request.version != self.version
 
-    def _lambda_is_in_time(self, request: InferenceRequest, now: float) -> bool:
-        calls = self.overflow
-        if calls is None or request.size != 1 or not self._lambda_open(len(request.body)):
-            return False
-        return calls.finish_at(now) <= request.deadline_at
-
     def take_back(self, request: InferenceRequest) -> None:
         """Answer a request of an aborted version elsewhere."""
         self._stable.settle(request)

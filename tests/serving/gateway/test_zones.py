@@ -1,0 +1,148 @@
+"""Routing by zone: agents of the gateway's own zone first while in time, and Lambda before a dear crossing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from mark.serving.gateway.idempotency import IdempotencyCache
+from mark.serving.gateway.members_view import AgentView
+from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.request import InferenceRequest, Loss
+from mark.serving.unexpected_errors import UnexpectedErrors
+from tests.serving.harness import LAMBDA, served
+
+if TYPE_CHECKING:
+    from mark.serving.gateway.agent import Agent
+    from mark.serving.gateway.lambda_overflow import LambdaCalls
+    from mark.serving.http.connection import HttpConnection
+
+NOW, SLO_S = 1000.0, 0.5
+FULL = 10_000
+"""Waiting requests with which an agent is in time for none more."""
+DEAR_USD = 1.0
+
+
+@dataclass
+class FakeAgent:
+    view: AgentView
+    offering: str = "c5.large"
+    got: list[bool] = field(default_factory=list)
+
+    def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
+        self.got.append(forced)
+
+
+def agent(name: str, *, waiting: int = 0, share_rps: float | None = None) -> FakeAgent:
+    """An agent whose name ends with `near` or `far`."""
+    view = AgentView(name, (0.0, 0.002))
+    view.accepting, view.max_batch, view.single_s, view.full_batch_s = True, 4, 0.002, 0.005
+    view.waiting, view.is_far = waiting, name.endswith("far")
+    if share_rps is not None:
+        view.give_share(share_rps)
+        view.share_at, view.share_left = NOW, 1.0 if share_rps else 0.0
+    return FakeAgent(view)
+
+
+@dataclass
+class FakeCalls:
+    late: bool = False
+    called: int = 0
+
+    def takes(self, _bytes: int, _beside: int = 0) -> bool:
+        return True
+
+    def finish_at(self, now: float, _beside: int = 0) -> float:
+        return now + (2 * SLO_S if self.late else 0.01)
+
+    def call(self, _router: ModelRouter, _request: InferenceRequest) -> None:
+        self.called += 1
+
+
+def router_of(agents: Sequence[FakeAgent], calls: FakeCalls, *, crossing_usd: float = 0.0) -> ModelRouter:
+    unexpected = UnexpectedErrors(logging.getLogger("test"))
+    model = served(latency_s=SLO_S, overflow=LAMBDA)
+    made = ModelRouter(
+        replace(model, crossing_usd=crossing_usd),
+        overflow=cast("LambdaCalls", calls),
+        idempotency=IdempotencyCache(unexpected),
+        unexpected=unexpected,
+    )
+    made.set_agents([cast("Agent", one) for one in agents])
+    return made
+
+
+def ask(router: ModelRouter) -> InferenceRequest:
+    somebody = cast("HttpConnection", object())
+    request = InferenceRequest(somebody, b"POST", b"/", {}, b"", keep_alive=True)
+    request.size, request.arrived_at, request.deadline_at = 1, NOW, NOW + SLO_S
+    router.offer(request, NOW)
+    return request
+
+
+NEAR, BUSY, FULL_NEAR = agent("0-near"), agent("0-near", waiting=8), agent("0-near", waiting=FULL)
+FAR = agent("1-far")
+
+
+@pytest.mark.parametrize(
+    ("agents", "crossing_usd", "lambda_late", "by"),
+    [
+        ((NEAR, FAR), 0.0, False, "0-near"),
+        ((BUSY, FAR), 0.0, False, "0-near"),
+        ((FULL_NEAR, FAR), 0.0, False, "1-far"),
+        ((FAR,), 0.0, False, "1-far"),
+        ((BUSY, FAR), DEAR_USD, False, "0-near"),
+        ((FULL_NEAR, FAR), DEAR_USD, False, "lambda"),
+        ((FULL_NEAR, FAR), DEAR_USD, True, "1-far"),
+        ((FAR,), DEAR_USD, False, "lambda"),
+        ((FAR,), DEAR_USD, True, "1-far"),
+        ((agent("s-near", share_rps=5.0), NEAR, agent("s-far", share_rps=5.0)), 0.0, False, "s-near"),
+        ((agent("s-near", share_rps=0.0), NEAR, agent("s-far", share_rps=5.0)), 0.0, False, "s-far"),
+        ((NEAR, agent("s-far", share_rps=5.0)), DEAR_USD, False, "0-near"),
+        ((FULL_NEAR, agent("s-far", share_rps=5.0)), DEAR_USD, False, "lambda"),
+        ((BUSY, FAR, agent("s-far", share_rps=0.0)), 0.0, False, "0-near"),
+    ],
+)
+def test_a_request_stays_in_its_zone_while_it_is_in_time_there(
+    agents: Sequence[FakeAgent], crossing_usd: float, lambda_late: bool, by: str
+) -> None:
+    fresh = [
+        agent(a.view.instance, waiting=a.view.waiting, share_rps=a.view.share_rps if a.view.is_shared else None)
+        for a in agents
+    ]
+    calls = FakeCalls(late=lambda_late)
+    ask(router_of(fresh, calls, crossing_usd=crossing_usd))
+    got = [one.view.instance for one in fresh if one.got] + ["lambda"] * calls.called
+    assert got == [by]
+
+
+def test_what_was_lost_with_its_server_goes_to_another_zone_first() -> None:
+    near, far = agent("0-near"), agent("1-far", waiting=8)
+    router = router_of([near, far], FakeCalls())
+    request = ask(router)
+    request.losses = (Loss("0-near", 1),)
+    router.offer(request, NOW)
+    assert (near.got, far.got) == ([False], [False])
+
+
+def test_what_its_zone_bounces_crosses_before_lambda_is_asked_and_comes_to_an_end() -> None:
+    near, far, calls = agent("0-near"), agent("1-far"), FakeCalls()
+    router = router_of([near, far], calls)
+    request = ask(router)
+    router.bounced_near(request, NOW, was_shared=False)
+    assert (near.got, far.got, calls.called) == ([False], [False], 0)
+    router.bounced(request, NOW)
+    assert calls.called == 1
+
+
+def test_what_a_shared_instance_bounces_goes_to_the_models_own_in_the_zone() -> None:
+    shared, near, far, calls = agent("s-near", share_rps=5.0), agent("0-near"), agent("1-far"), FakeCalls()
+    router = router_of([shared, near, far], calls)
+    request = ask(router)
+    assert shared.got == [False]
+    router.bounced_near(request, NOW, was_shared=True)
+    assert (near.got, far.got, calls.called) == ([False], [], 0)
