@@ -270,7 +270,7 @@ def test_the_mode_is_what_chooses_the_cloud(store: ServiceStore) -> None:
     anything: Any = SimpleNamespace()  # no client of AWS is there to be called
     factory = DriverFactory(settings, anything, store=store, aws=anything, lease=anything, front=anything)
     model: Any = SimpleNamespace(served=SERVED)
-    shared: Any = SimpleNamespace(launches={"subnets": ()})
+    shared: Any = SimpleNamespace(launches={"subnets": ()}, zones=())
     assert isinstance(factory.cloud(model, "run", Clock(), anything, shared), ShadowCloud)  # type: ignore[arg-type]
 
 
