@@ -37,7 +37,8 @@ def call_of(words: list[str]) -> tuple[str, str, str, dict[str, str], bytes]:
         return service, f"{bucket}.s3.{domain}", "/" + quote(key), {}, b""
     if action == "get-login-password":
         target = {"X-Amz-Target": "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"}
-        return service, f"api.ecr.{domain}", "/", {"Content-Type": JSON, **target}, b"{}"
+        host = f"ecr.{region}.api.aws" if "--ipv6" in told else f"api.ecr.{domain}"
+        return service, host, "/", {"Content-Type": JSON, **target}, b"{}"
     if action == "get-secret-value":
         target = {"X-Amz-Target": "secretsmanager.GetSecretValue"}
         body = json.dumps({"SecretId": told["--secret-id"]}).encode()

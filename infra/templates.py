@@ -90,6 +90,17 @@ def _with_tool_once(stack: ServiceStack, script: str) -> str:
     return script.replace(PACKED_AWS_CALL, tools.find_in_map("aws", "packed"))
 
 
+def _by_ipv6(group: str) -> dict[str, Any]:
+    """The interface of an instance in a subnet that may give public addresses to others."""
+    return {
+        "deviceIndex": 0,
+        "associatePublicIpAddress": False,
+        "ipv6AddressCount": 1,
+        "deleteOnTermination": True,
+        "groups": [group],
+    }
+
+
 def make_template(
     stack: ServiceStack,
     template: TemplateSpec,
@@ -98,15 +109,16 @@ def make_template(
     profile: aws_iam.CfnInstanceProfile,
     group: str,
     start: Start | NodeStart,
+    ipv6: bool = False,
     more: dict[str, Any] | None = None,
 ) -> aws_ec2.CfnLaunchTemplate:
-    """The launch template, with what an instance starts from and runs as."""
+    """The launch template, with what an instance starts from and runs as. ipv6: in place of a public address."""
     script = node_script(start) if isinstance(start, NodeStart) else start_script(start)
     data = {
         "imageId": image,
         "userData": Fn.base64(_with_tool_once(stack, script)),
         "iamInstanceProfile": {"name": profile.ref},
-        "securityGroupIds": [group],
+        **({"networkInterfaces": [_by_ipv6(group)]} if ipv6 else {"securityGroupIds": [group]}),
         **camel(template.data(stack.own_tags)),
         **(more or {}),
     }

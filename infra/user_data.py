@@ -12,8 +12,9 @@ from __future__ import annotations
 import ast
 import base64
 import gzip
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mark.aws.ec2.tags import MODEL_VERSION
@@ -37,7 +38,7 @@ class Start:
     it says; its streams bear the machines' names. `signals`: the stack, and the group of instances in it, that
     wait for the word that the process answers at `answers`. `runs_models`: it runs model code, which may not act
     as the instance. `lease`: the store's URL without a password, where it follows a lease. `model_ports`: those of
-    the model's own server on loopback.
+    the model's own server on loopback. `ipv6`: the instance has no public IPv4 address.
     """
 
     process: str
@@ -57,6 +58,7 @@ class Start:
     powers_off: bool = False
     signals: tuple[str, str] | None = None
     answers: str = ""
+    ipv6: bool = False
 
 
 def start_script(start: Start) -> str:
@@ -67,6 +69,8 @@ def start_script(start: Start) -> str:
         variables[MODEL_USER] = USER
     if start.lease:
         variables["MARK_LEADER"] = "metadata"
+    if start.ipv6:
+        start = _dual_stack(start)
     parts = [
         _HEAD,
         _file("/etc/mark/environment", _variables(variables)),
@@ -268,6 +272,19 @@ def _node_unit(node: NodeStart, process: str) -> str:
     return _service(name, run, installed=True)
 
 
+def _dual_stack(start: Start) -> Start:
+    """The start with images of ECR at its endpoint for IPv6 (ECR user guide, "Making requests to ECR registries").
+
+    Secrets Manager's usual endpoint answers by IPv6 (its user guide, "Control API access with IAM policies"); S3,
+    with Amazon Linux's packages in it, and DynamoDB are reached through endpoints of the network.
+    """
+    return replace(start, image=_by_ipv6(start.image), model_image=_by_ipv6(start.model_image))
+
+
+def _by_ipv6(image: str) -> str:
+    return re.sub(r"^(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/", r"\1.dkr-ecr.\2.on.aws/", image)
+
+
 def _variables(variables: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in sorted(variables.items()))
 
@@ -391,7 +408,7 @@ RULES
 
 
 def _prepare(region: str, secrets: Mapping[str, str], forms: Mapping[str, str], *, images: tuple[str, ...]) -> str:
-    registries = sorted({one.partition("/")[0] for one in images if ".dkr.ecr." in one})
+    registries = sorted({one.partition("/")[0] for one in images if ".dkr.ecr." in one or ".dkr-ecr." in one})
     lines = [
         "#!/bin/bash",
         "set -euo pipefail",
@@ -408,7 +425,9 @@ def _prepare(region: str, secrets: Mapping[str, str], forms: Mapping[str, str], 
         lines.append(f'printf \'{variable}={forms.get(variable, "%s")}\\n\' "$value" >> "$told"')
     lines.append('mv -f "$told" /run/mark/environment')
     for registry in registries:
-        login = f"aws ecr get-login-password --region {registry.split('.')[3]}"
+        by_ipv6 = ".dkr-ecr." in registry
+        login = f"aws ecr get-login-password --region {registry.split('.')[2 if by_ipv6 else 3]}"
+        login += " --ipv6 yes" if by_ipv6 else ""
         lines.append(f"{login} | docker login --username AWS --password-stdin {registry}")
     lines += [f"docker pull -q {one}" for one in images]
     return "\n".join(lines) + "\n"
@@ -418,8 +437,9 @@ def _unit(start: Start) -> str:
     gpus = "--gpus all " if start.gpu and not start.model_image else ""
     model = "-v /opt/mark/model:/model:ro -e PYTHONPATH=/model " if start.bundle else ""
     model += f"-v {VERSIONS}:{ON_INSTANCES} " if start.versions else ""  # root's, and so nobody else's to write
+    logged = _logged(start.region, start.log, ipv6=start.ipv6)
     run = (
-        f"docker run --rm --name mark {_logged(start.region, start.log)}--network host --read-only "
+        f"docker run --rm --name mark {logged}--network host --read-only "
         f"{_AGENTS_RIGHTS if start.runs_models else ''}"
         f"--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment --env-file /run/mark/environment "
         f"{gpus}{model}{start.image} "
@@ -468,9 +488,10 @@ TimeoutStartSec=900
 {install}"""
 
 
-def _logged(region: str, group: str, more: str = "") -> str:
+def _logged(region: str, group: str, more: str = "", *, ipv6: bool = False) -> str:
     """Log options of the container: CloudWatch without waiting, and no file that grows on the disk."""
     options = {"region": region, "group": group, "stream": f"%H{more}"}
+    options |= {"endpoint": f"https://logs.{region}.api.aws"} if ipv6 else {}
     variables = "".join(f"--log-opt awslogs-{name}={value} " for name, value in options.items())
     return f"--log-driver awslogs {variables}--log-opt mode=non-blocking "
 
@@ -495,7 +516,7 @@ def _metadata_unit(start: Start) -> str:
         if start.versions
         else ""
     )
-    logged = _logged(start.region, start.log, "-metadata")
+    logged = _logged(start.region, start.log, "-metadata", ipv6=start.ipv6)
     run = (
         f"docker run --rm --name mark-metadata {logged}--network host --read-only --user 0 {_NO_RIGHTS}{lease}"
         f"{start.image} python -m mark.live.processes.metadata"
@@ -506,7 +527,7 @@ def _metadata_unit(start: Start) -> str:
 def _model_unit(start: Start) -> str:
     gpus = "--gpus all " if start.gpu else ""
     model = "-v /opt/mark/model:/model:ro " if start.bundle else ""
-    logged = _logged(start.region, start.log, "-model")
+    logged = _logged(start.region, start.log, "-model", ipv6=start.ipv6)
     ports = "".join(f"-p 127.0.0.1:{port}:{port} " for port in start.model_ports)
     run = f"docker run --rm --name mark-model {logged}{ports}{gpus}{model}{start.model_image}"
     return _service("mark-model", run, online=False)

@@ -53,6 +53,11 @@ class LaunchStack(ServiceStack):
         port = self.blueprint.collector_port
         if port is not None and port != HTTPS:  # beyond the network only what answers at 443
             out.append(_rule("tcp", port, cidr=cidr, why="collector of spans and metrics"))
+        # by IPv6 nothing but AWS's endpoints, and a collector at 443
+        self._agents_out = [
+            *out,
+            *([_rule("tcp", HTTPS, ipv6="::/0", why="AWS by IPv6")] if self._by_ipv6 else []),
+        ]
         if self.blueprint.lean:
             self._lean_groups(cidr, out)
             return
@@ -79,10 +84,14 @@ class LaunchStack(ServiceStack):
         )
         self._among_themselves("Gateways", gateways, GATEWAY_PORT, "the other gateways")
         reach = [_rule("tcp", port, group=gateways.attr_group_id, why="gateways") for port in AGENT_PORTS]
-        self._agents = self._group("agents", "instances that serve models", ingress=reach, egress=out)
+        self._agents = self._group("agents", "instances that serve models", ingress=reach, egress=self._agents_out)
         self._group("controllers", "controllers", ingress=[], egress=out)
         # also where nothing is mailed: what later stacks take from here could not be taken back
         self._group("reports", "the function that mails the report", ingress=[], egress=out)
+
+    @property
+    def _by_ipv6(self) -> bool:
+        return self.blueprint.rollout.network.egress == "ipv6"
 
     @property
     def _called_ports(self) -> tuple[int, ...]:
@@ -108,7 +117,7 @@ class LaunchStack(ServiceStack):
         self._among_themselves("Nodes", nodes, GATEWAY_PORT, "the other gateways")
         self._among_themselves("Stores", nodes, STORE_PORT, "the other store")
         reach = [_rule("tcp", port, group=nodes.attr_group_id, why="gateways") for port in AGENT_PORTS]
-        self._agents = self._group("agents", "instances that serve models", ingress=reach, egress=out)
+        self._agents = self._group("agents", "instances that serve models", ingress=reach, egress=self._agents_out)
         self._ingress("AgentsToStore", nodes, self._agents, STORE_PORT, "agents")
 
     def _among_themselves(self, name: str, group: aws_ec2.CfnSecurityGroup, port: int, why: str) -> None:
@@ -167,8 +176,17 @@ class LaunchStack(ServiceStack):
             bundle=f"s3://{self.imported('bucket')}/{rollout.bundle}" if rollout.bundle else "",
             versions=f"s3://{self.imported('bucket')}/{VERSIONS}",
             powers_off=True,
+            ipv6=self._by_ipv6,
         )
-        make_template(self, template, image=image, profile=profile, group=self._agents.attr_group_id, start=start)
+        make_template(
+            self,
+            template,
+            image=image,
+            profile=profile,
+            group=self._agents.attr_group_id,
+            start=start,
+            ipv6=self._by_ipv6,
+        )
 
 
 def lease_url(blueprint: Blueprint, secret: str = "") -> str:
@@ -195,6 +213,8 @@ def server_ports(settings: object) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _rule(protocol: str, port: int, *, why: str, cidr: str = "", group: str = "") -> dict[str, Any]:
-    where = {"cidrIp": cidr} if cidr else {"sourceSecurityGroupId": group}
+def _rule(
+    protocol: str, port: int, *, why: str, cidr: str = "", ipv6: str = "", group: str = ""
+) -> dict[str, Any]:
+    where = {"cidrIp": cidr} if cidr else {"cidrIpv6": ipv6} if ipv6 else {"sourceSecurityGroupId": group}
     return {"ipProtocol": protocol, "fromPort": port, "toPort": port, "description": why, **where}

@@ -1,12 +1,13 @@
 """A network of the service's own: a subnet in each zone, no NAT gateway.
 
 Public (the default): instances have an address and reach AWS directly; security groups let nobody in from outside.
+IPv6: instances reach AWS by IPv6, through a gateway that lets nobody in; the rest is as in a public network.
 Private: no way out; AWS's services are reached through endpoints.
 """
 
 from __future__ import annotations
 
-from aws_cdk import aws_ec2
+from aws_cdk import Fn, aws_ec2
 from constructs import Construct
 
 from infra.blueprint import Blueprint
@@ -30,14 +31,17 @@ class NetworkStack(ServiceStack):
         )
         routes = aws_ec2.CfnRouteTable(self, "Routes", vpc_id=vpc.ref)
         subnets = [self._subnet(zone, number, vpc.ref, routes.ref) for number, zone in enumerate(blueprint.zones)]
-        aws_ec2.CfnVPCEndpoint(
-            self,
-            "S3",
-            service_name=f"com.amazonaws.{self.region}.s3",
-            vpc_id=vpc.ref,
-            route_table_ids=[routes.ref],
-            vpc_endpoint_type="Gateway",
-        )
+        for name, service in (("S3", "s3"), *([("DynamoDb", "dynamodb")] if network.egress == "ipv6" else [])):
+            aws_ec2.CfnVPCEndpoint(
+                self,
+                name,
+                service_name=f"com.amazonaws.{self.region}.{service}",
+                vpc_id=vpc.ref,
+                route_table_ids=[routes.ref],
+                vpc_endpoint_type="Gateway",
+            )
+        if network.egress == "ipv6":
+            self._dual_stack(vpc, routes.ref, subnets)
         every = [subnet.ref for subnet in subnets]
         if not network.private:
             self._way_out(vpc.ref, routes.ref)
@@ -65,6 +69,25 @@ class NetworkStack(ServiceStack):
             self, f"Subnet{number}Routes", subnet_id=subnet.ref, route_table_id=routes
         )
         return subnet
+
+    def _dual_stack(self, vpc: aws_ec2.CfnVPC, routes: str, subnets: list[aws_ec2.CfnSubnet]) -> None:
+        """IPv6 for the subnets that are there, and a way out by it alone."""
+        block = aws_ec2.CfnVPCCidrBlock(self, "Ipv6", vpc_id=vpc.ref, amazon_provided_ipv6_cidr_block=True)
+        parts = Fn.cidr(Fn.select(0, vpc.attr_ipv6_cidr_blocks), len(subnets), "64")
+        for number, subnet in enumerate(subnets):
+            part = aws_ec2.CfnSubnetCidrBlock(
+                self, f"Subnet{number}Ipv6", subnet_id=subnet.ref, ipv6_cidr_block=Fn.select(number, parts)
+            )
+            part.add_resource_dependency(block)
+        gateway = aws_ec2.CfnEgressOnlyInternetGateway(self, "EgressOnly", vpc_id=vpc.ref)
+        route = aws_ec2.CfnRoute(
+            self,
+            "WayOutIpv6",
+            route_table_id=routes,
+            destination_ipv6_cidr_block="::/0",
+            egress_only_internet_gateway_id=gateway.ref,
+        )
+        route.add_resource_dependency(block)
 
     def _way_out(self, vpc: str, routes: str) -> None:
         gateway = aws_ec2.CfnInternetGateway(self, "InternetGateway")

@@ -169,7 +169,7 @@ def bill_running(footprint: Footprint, running_s: float) -> tuple[BillLine, ...]
     gib_months = _gib_months(footprint.disk_gib, running_s)
     disks = _line("overhead", "disks", gib_months, "GiB-months", price(ServiceItem.DISK))
     addresses = _line("overhead", "addresses", hours, "address-hours", price(ServiceItem.ADDRESS))
-    return (disks, addresses) if footprint.public else (disks,)
+    return (disks, addresses) if footprint.public_instances else (disks,)
 
 
 def bill_traffic(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:

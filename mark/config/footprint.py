@@ -113,6 +113,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         ),
         zones=zones,
         public=not network.private,
+        public_instances=network.egress == "public",
         internet_facing=not lean and rollout.gateway.scheme == "internet-facing",
         disk_gib=rollout.machine_kinds[0].disk_gib or 0,
         endpoints=endpoints,

@@ -107,11 +107,17 @@ class NetworkSettings(Part):
     )
     vpc: str | None = Field(None, pattern=r"^vpc-", description="A network that is there; left out, one is made.")
     subnets: tuple[str, ...] = Field((), description="Its subnets, one for each of `zones`, in that order.")
-    private: bool = Field(
-        False,
-        description="No public addresses: AWS is reached through VPC endpoints, 7 USD a month each and zone; "
-        "else instances have a public address that nothing can connect to.",
+    egress: Literal["public", "ipv6", "private"] = Field(
+        "public",
+        description="How instances reach AWS. public: each has a public IPv4 address, 3.65 USD a month, that "
+        "nothing can connect to. ipv6: by IPv6, which is free; nodes, gateways and controllers keep public "
+        "addresses. private: nothing has one, and VPC endpoints cost 7 USD a month each and zone.",
     )
+
+    @property
+    def private(self) -> bool:
+        """True where nothing has a way out of the network."""
+        return self.egress == "private"
 
     @model_validator(mode="after")
     def _subnets_of_zones(self) -> Self:
@@ -428,8 +434,8 @@ class RolloutSettings(Part):
     def _lean_has_addresses(self) -> Self:
         if self.shape == "lean" and self.network.private:
             raise ValueError(
-                "network.private: the lean shape has no interface endpoints; use shape: ha, or public addresses, "
-                "which nothing can connect to"
+                "network.egress private: the lean shape has no interface endpoints; use shape: ha, or ipv6 or "
+                "public, whose addresses nothing can connect to"
             )
         return self
 

@@ -175,6 +175,8 @@ def check_settings(settings: Settings) -> None:
             f"rollout.report.reconcile: Cost Explorer is reached from {COSTS_REGION} alone, not {region}; leave "
             "it out, and run `mark report --reconcile` elsewhere"
         )
+    if rollout.network.egress == "ipv6" and region.startswith("cn-"):
+        raise Misconfigured(f"rollout.network.egress ipv6: MArk knows no such endpoints of {region}; write public")
     if rollout.network.private and rollout.gateway.scheme == "internet-facing":
         raise Misconfigured("rollout.gateway.scheme internet-facing needs a network that is not private")
 

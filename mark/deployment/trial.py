@@ -115,7 +115,8 @@ def _of_service(settings: Settings) -> Iterator[Wanted]:
     yield "rollout.node.self_signed", node.certificate is None, "no certificate is needed"
     yield "rollout.gateway.scheme", "internal", "nobody outside the network can call it"
     yield "rollout.gateway.clients", (), "`mark try` calls from within the network"
-    yield "rollout.network.private", False, "the shape lean has no endpoints"
+    if rollout.network.private:
+        yield "rollout.network.egress", "public", "the shape lean has no endpoints"
     yield "rollout.functions.probe", True, "`mark try` goes through it"
     yield "rollout.functions.provisioned", 0, "it is billed"
     yield "rollout.functions.reserved", None, NEW_ACCOUNT

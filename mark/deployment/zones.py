@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
 
-from mark.aws.account.preflight import available_zones, zones_of
+from mark.aws.account.preflight import available_zones, without_ipv6, zones_of
 from mark.aws.names import name_of
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import FAILED_NEW, Stacks, StackTemplate
@@ -16,6 +16,7 @@ from mark.config.footprint import DEFAULT_ZONES
 from mark.config.settings import Settings
 from mark.deployment.findings import Finding
 from mark.domain.errors import Misconfigured
+from mark.report.terminal import note
 
 NETWORK, SUBNET = "network", "AWS::EC2::Subnet"
 ASK = "aws ec2 describe-availability-zones"
@@ -27,6 +28,7 @@ def in_zones(settings: Settings, stacks: Stacks, aws: Aws) -> Settings:
 
     Misconfigured where the service stands elsewhere than the settings say.
     """
+    settings = _with_way_out(settings, aws)
     network = settings.rollout.network
     standing = _standing(stacks, settings.service.name) if network.vpc is None else ()
     if network.zones:
@@ -34,6 +36,21 @@ def in_zones(settings: Settings, stacks: Stacks, aws: Aws) -> Settings:
         return settings
     found = zones_of(aws, network.subnets) if network.vpc else standing or chosen_zones(available_zones(aws))
     rollout = settings.rollout.model_copy(update={"network": network.model_copy(update={"zones": found})})
+    return settings.model_copy(update={"rollout": rollout})
+
+
+def _with_way_out(settings: Settings, aws: Aws) -> Settings:
+    """The settings with public addresses, after saying so, where subnets of one's own have no IPv6."""
+    network = settings.rollout.network
+    lacking = without_ipv6(aws, network.subnets) if network.vpc and network.egress == "ipv6" else ()
+    if not lacking:
+        return settings
+    note(
+        f"rollout.network.egress ipv6: {', '.join(lacking)} has no IPv6 addresses, so instances get public ones; "
+        "add an IPv6 block and a route of ::/0 to an egress-only internet gateway, and deploy again"
+    )
+    changed = network.model_copy(update={"egress": "public"})
+    rollout = settings.rollout.model_copy(update={"network": changed})
     return settings.model_copy(update={"rollout": rollout})
 
 

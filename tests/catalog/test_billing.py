@@ -114,7 +114,7 @@ def test_a_rented_instance_has_a_disk_and_where_the_network_is_public_an_address
     lines = billing.bill_running(FOOTPRINT, MONTH_S / 2)
     assert {line.component for line in lines} == {"overhead"}
     assert usd_by_item(lines) == {"disks": pytest.approx(1.2), "addresses": pytest.approx(1.825)}
-    assert set(usd_by_item(billing.bill_running(replace(FOOTPRINT, public=False), 60.0))) == {"disks"}
+    assert set(usd_by_item(billing.bill_running(replace(FOOTPRINT, public_instances=False), 60.0))) == {"disks"}
     assert billing.bill_running(FOOTPRINT, 0.0) == ()
 
 

@@ -22,7 +22,7 @@ MONTH_S = 730 * 3600.0
 HA = {"shape": "ha"}
 PRIVATE_MAIL = {
     **HA,
-    "network": {"private": True},
+    "network": {"egress": "private"},
     "report": {"sender": "a@example.com", "to": ["a@example.com"]},
 }
 
@@ -53,7 +53,7 @@ def test_a_private_network_pays_for_endpoints_instead_of_addresses() -> None:
     assert (given_.endpoints, private.endpoints) == (0, 24)
     more = month_usd(settings(**PRIVATE_MAIL)) - month_usd(settings(**HA))
     assert more == pytest.approx(24 * 7.3 - 4 * 3.65 + 0.1)
-    own = footprint_of(settings(**HA, network={"vpc": "vpc-1", "subnets": ["s-a", "s-b"], "private": True}))
+    own = footprint_of(settings(**HA, network={"vpc": "vpc-1", "subnets": ["s-a", "s-b"], "egress": "private"}))
     assert own.endpoints == 0, "whoever has a network of their own has its endpoints"
 
 
@@ -163,7 +163,7 @@ def test_a_node_keeps_its_credits_at_the_rate_that_it_is_planned_for() -> None:
 
 def test_a_lean_service_in_a_private_network_is_refused() -> None:
     with pytest.raises(ValueError, match="the lean shape has no interface endpoints"):
-        settings(network={"private": True})
+        settings(network={"egress": "private"})
 
 
 def test_a_node_of_another_processor_is_refused() -> None:

@@ -35,7 +35,7 @@ ROLLOUTS: tuple[dict[str, Any], ...] = (
     {
         "shape": "ha",
         "certificate": "arn:aws:acm:us-east-1:123456789012:certificate/0",
-        "network": {"private": True},
+        "network": {"egress": "private"},
     },
     {
         "node": {"name": "api.example.com", "certificate": ARN, "zone": "Z0"},

@@ -28,7 +28,7 @@ WEBHOOK = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-webhook-AbCdEf
 
 PRIVATE: dict[str, Any] = {
     "store": {"engine": "redis"},
-    "network": {"private": True, "zones": ZONES},
+    "network": {"egress": "private", "zones": ZONES},
     "gateway": {"scheme": "internal", "clients": ["192.0.2.0/24"]},
     "report": {"sender": "mark@example.com", "to": ["team@example.com"], "reconcile": True},
 }
@@ -38,6 +38,7 @@ PRIVATE: dict[str, Any] = {
 LEAN: dict[str, Any] = {
     "shape": "lean",
     "certificate": None,
+    "network": {"egress": "ipv6", "zones": ZONES},
     "node": {
         "name": "shop.example.org",
         "certificate": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-tls-AbCdEf",

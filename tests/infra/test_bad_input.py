@@ -46,7 +46,7 @@ def test_a_mail_needs_somebody_to_read_it(tmp_path: Path) -> None:
 
 def test_a_private_network_has_no_public_gateway(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="internet-facing"):
-        synthesise(settings(tmp_path, network={"private": True}, gateway={"scheme": "internet-facing"}))
+        synthesise(settings(tmp_path, network={"egress": "private"}, gateway={"scheme": "internet-facing"}))
 
 
 @pytest.mark.parametrize("port", [0, 443, 8080])

@@ -39,7 +39,7 @@ BILLED: Mapping[str, tuple[str, ...]] = {
 OF_FUNCTIONS = ("invocations", "duration", "provisioned")
 """Lines of Lambda: `bill_lambda` and `bill_provisioned`."""
 ELSEWHERE: Mapping[str, str] = {
-    "AWS::EC2::VPCEndpoint": "interface endpoints are the line `endpoints`; the gateway endpoint of S3 is free",
+    "AWS::EC2::VPCEndpoint": "interface endpoints are the line `endpoints`; gateway endpoints are free",
     "AWS::Lambda::Alias": f"{OF_FUNCTIONS}: environments that it keeps are LambdaOffering.provisioned",
     "AWS::Lambda::Function": f"{OF_FUNCTIONS} of inference, `Lambda's logs`, `training`; handlers run seconds a "
     "day, under 0.05 USD a month, and count failures alone",
@@ -50,6 +50,9 @@ PART = "a part of a resource that is billed"
 FREE: Mapping[str, str] = {
     "AWS::Budgets::Budget": "one without actions is free (BudgetsUsage of AWS's list AWSBudgets, 2020-10-01: "
     "huggingface.co/datasets/labofsahil/aws-pricing-dataset 50682afa, read 2026-11-22)",
+    "AWS::EC2::EgressOnlyInternetGateway": NETWORK,
+    "AWS::EC2::SubnetCidrBlock": NETWORK,
+    "AWS::EC2::VPCCidrBlock": NETWORK,
     "AWS::EC2::InternetGateway": f"{NETWORK}; the addresses behind it have a line",
     "AWS::EC2::Route": NETWORK,
     "AWS::EC2::RouteTable": NETWORK,

@@ -150,7 +150,12 @@ class Costs:
         yield f"standby: {offering.name}", AWAKE_H, usd
         yield "standby: disks asleep", standby * (HOURS - AWAKE_H) / 730, self.usd["ebs-gp3"]
         yield "overhead: disks", gib_hours / 730, self.usd["ebs-gp3"]
-        yield "overhead: addresses", self._public() * (served_h + AWAKE_H), self.usd["public-ipv4"]
+        [agent] = [
+            one for one in self._all("EC2::LaunchTemplate") if one["LaunchTemplateName"] == "mark-shop-serving"
+        ]
+        interfaces = agent["LaunchTemplateData"].get("NetworkInterfaces", [{}])
+        public = self._public() and interfaces[0].get("AssociatePublicIpAddress", True)
+        yield "overhead: addresses", public * (served_h + AWAKE_H), self.usd["public-ipv4"]
 
     def _infer(self) -> list[dict[str, Any]]:
         return [

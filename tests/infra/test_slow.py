@@ -106,7 +106,7 @@ def test_a_network_that_is_there_is_used(synthesis: Synthesis, tmp_path: Path) -
 
 
 def test_a_private_network_has_endpoints_and_no_way_out(tmp_path: Path) -> None:
-    made = synthesise(settings(tmp_path, network={"private": True, "zones": ZONES}))
+    made = synthesise(settings(tmp_path, network={"egress": "private", "zones": ZONES}))
     network = made.templates["mark-shop-network"]
     assert of_type(network, "AWS::EC2::InternetGateway") == {}
     assert of_type(network, "AWS::EC2::Route") == {}

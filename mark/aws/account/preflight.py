@@ -103,6 +103,20 @@ def zones_of(aws: Aws, subnets: Sequence[str]) -> tuple[str, ...]:
     return tuple(found[subnet] for subnet in subnets)
 
 
+def without_ipv6(aws: Aws, subnets: Sequence[str]) -> tuple[str, ...]:
+    """Those of the subnets that have no IPv6 addresses to give."""
+    with translated():
+        told = aws.ec2.describe_subnets(SubnetIds=list(subnets))
+    return tuple(
+        one["SubnetId"]
+        for one in told["Subnets"]
+        if not any(
+            block.get("Ipv6CidrBlockState", {}).get("State") == "associated"
+            for block in one.get("Ipv6CidrBlockAssociationSet", [])
+        )
+    )
+
+
 def mail_account(aws: Aws) -> MailAccount:
     """SES's account in the region."""
     with translated():

@@ -74,23 +74,28 @@ def rent(aws: Aws, asked: Rent, now: float) -> str:
 
     One subnet after another is asked, until one has the type.
     """
-    template, user_data = _template(aws, asked)
+    template, user_data, interfaces = _template(aws, asked)
     minutes = max(1, round((asked.expires_at - now) / 60.0)) + SPARE_MIN
     asks = {"LaunchTemplate": template, "UserData": with_switch(user_data, minutes)}
     *others, last = _subnets(aws, asked.service) or ("",)
     for subnet in others:
         try:
-            return _run(aws, asked, subnet, asks)
+            return _run(aws, asked, subnet, interfaces, asks)
         except NoCapacity:
             continue
-    return _run(aws, asked, last, asks)
+    return _run(aws, asked, last, interfaces, asks)
 
 
-def _run(aws: Aws, asked: Rent, subnet: str, asks: Mapping[str, Any]) -> str:
-    """Ask for it in a subnet; empty for the default network's."""
+def _run(aws: Aws, asked: Rent, subnet: str, interfaces: Sequence[Any], asks: Mapping[str, Any]) -> str:
+    """Ask for it in a subnet; empty for the default network's.
+
+    interfaces: the template's; EC2 takes the subnet as theirs, or as the instance's, not both.
+    """
     tags = [{"Key": key, "Value": value} for key, value in asked.tags.items()]
     words = "\0".join((asked.run, asked.instance_type.name, subnet))
     where: dict[str, Any] = {"SubnetId": subnet} if subnet else {}
+    if subnet and interfaces:
+        where = {"NetworkInterfaces": [{**one, "SubnetId": subnet} for one in interfaces]}
     with translated():
         reply = aws.ec2.run_instances(
             InstanceType=asked.instance_type.name,  # type: ignore[arg-type]
@@ -161,8 +166,8 @@ def with_switch(user_data: str, minutes: int) -> str:
     return f"{shebang}\nshutdown -h +{minutes}\n{rest}"
 
 
-def _template(aws: Aws, asked: Rent) -> tuple[Mapping[str, str], str]:
-    """The launch template's newest version, and its user data as text.
+def _template(aws: Aws, asked: Rent) -> tuple[Mapping[str, str], str, Sequence[Any]]:
+    """The launch template's newest version, its user data as text, and its network interfaces.
 
     CloudFormation never moves a template's default version.
     """
@@ -180,7 +185,8 @@ def _template(aws: Aws, asked: Rent) -> tuple[Mapping[str, str], str]:
         ) from error
     newest = found["LaunchTemplateVersions"][0]
     template = {"LaunchTemplateName": asked.template, "Version": str(newest["VersionNumber"])}
-    return template, base64.b64decode(newest["LaunchTemplateData"].get("UserData", "")).decode()
+    data = newest["LaunchTemplateData"]
+    return template, base64.b64decode(data.get("UserData", "")).decode(), data.get("NetworkInterfaces", [])
 
 
 def _rented(instance: InstanceTypeDef) -> Rented:

@@ -40,6 +40,12 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
                 "ListTagsOfResource TagResource UntagResource UpdateTable UpdateTimeToLive"
             ),
         ),
+        "AWS::EC2::EgressOnlyInternetGateway": (
+            (
+                "ec2: CreateEgressOnlyInternetGateway CreateTags DeleteEgressOnlyInternetGateway DeleteTags "
+                "DescribeEgressOnlyInternetGateways DescribeVpcs"
+            ),
+        ),
         "AWS::EC2::InternetGateway": (
             "ec2: CreateInternetGateway CreateTags DeleteInternetGateway DeleteTags DescribeInternetGateways",
         ),
@@ -68,6 +74,9 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "AWS::EC2::Subnet": (
             "ec2: CreateSubnet CreateTags DeleteSubnet DeleteTags DescribeSubnets ModifySubnetAttribute",
         ),
+        "AWS::EC2::SubnetCidrBlock": (
+            "ec2: AssociateSubnetCidrBlock DescribeSubnets DisassociateSubnetCidrBlock",
+        ),
         "AWS::EC2::SubnetRouteTableAssociation": (
             (
                 "ec2: AssociateRouteTable DescribeRouteTables DescribeSubnets DisassociateRouteTable "
@@ -80,6 +89,7 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
                 "DescribeVpcs ModifyVpcAttribute"
             ),
         ),
+        "AWS::EC2::VPCCidrBlock": ("ec2: AssociateVpcCidrBlock DescribeVpcs DisassociateVpcCidrBlock",),
         "AWS::EC2::VPCEndpoint": (
             (
                 "ec2: CreateTags CreateVpcEndpoint DeleteTags DeleteVpcEndpoints DescribeSecurityGroups "

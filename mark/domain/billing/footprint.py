@@ -95,8 +95,10 @@ class Footprint:
     monitoring: Monitoring
     #: Availability zones that gateways, instances and the balancer are spread over.
     zones: int
-    #: True where gateways, controllers and instances have public addresses.
+    #: True where gateways and controllers have public addresses.
     public: bool
+    #: True where instances have.
+    public_instances: bool
     #: True where the balancer has an address in each zone.
     internet_facing: bool
     #: Root disk of an instance of the first kind, GiB; others' rents are so much higher that theirs tell little.
