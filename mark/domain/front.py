@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 MEASURED = 100
 """Requests from which on their zones tell shares."""
+STEPS = 10
+"""Weights of addresses go from 0 to so many: fewer steps make fewer changes of a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +55,16 @@ def entry_shares(gateways: Sequence[str], entered: Mapping[str, int]) -> dict[st
     if total < MEASURED:
         return {zone: gateways.count(zone) / len(gateways) for zone in came}
     return {zone: count / total for zone, count in came.items()}
+
+
+def address_weights(zone_of: Mapping[str, str], shares: Mapping[str, float]) -> dict[str, int]:
+    """How often clients are to get each address of a name, against each other; alike where all are to get them.
+
+    zone_of: the zone of each address, empty where it is not known. shares: of the requests, by zone.
+    """
+    zones = [*zone_of.values()]
+    parts = {address: shares.get(zone, 0.0) / zones.count(zone) for address, zone in zone_of.items()}
+    most = max(parts.values(), default=0.0)
+    if most <= 0.0 or "" in zones:
+        return dict.fromkeys(zone_of, STEPS)
+    return {address: round(STEPS * part / most) for address, part in parts.items()}

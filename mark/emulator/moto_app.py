@@ -18,6 +18,8 @@ from mark.emulator.moto_parts import (
     LAMBDA_BACKEND,
     QUEUE,
     RESOURCE_TYPES,
+    ROUTE53_BACKEND,
+    ROUTE53_ERROR,
     SECRETS_BACKEND,
     SECRETS_EXISTS,
     backend_of,
@@ -43,6 +45,7 @@ class StrictMoto:
         _leave_queues_to_us()
         _follow_moved_stages()
         _keep_values_of_versions()
+        _refuse_mixed_records()
         self._polls = _end_long_polls(self._stopping)
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._bridge: Any = WSGIMiddleware(self._call, workers=THREADS)  # type: ignore[arg-type]
@@ -143,3 +146,24 @@ def _keep_values_of_versions() -> None:
             raise SECRETS_EXISTS(f"The version {client_request_token} has another value already.")
         given = {"secret_id": secret_id, "secret_string": secret_string}
         return original(secrets, **given, client_request_token=client_request_token, **more)
+
+
+def _refuse_mixed_records() -> None:
+    """Moto lets a name have a plain record beside weighted ones; Route 53 does not, and changes all or nothing."""
+
+    @instead_of(ROUTE53_BACKEND, "change_resource_record_sets")
+    def change_resource_record_sets(original: Any, backend: Any, zone: str, changes: list[dict[str, Any]]) -> None:
+        there = {(one.name, one.type, one.set_identifier) for one in backend.get_hosted_zone(zone).rrsets}
+        for change in changes:
+            record = change["ResourceRecordSet"]
+            key = f"{record['Name'].rstrip('.')}.", record["Type"], record.get("SetIdentifier")
+            there = there - {key} if change["Action"] == "DELETE" else there | {key}
+        kinds = {(name, kind, identifier is None) for name, kind, identifier in there}
+        for name, kind, _ in kinds:
+            if {(name, kind, True), (name, kind, False)} <= kinds:
+                raise ROUTE53_ERROR(
+                    "InvalidChangeBatch",
+                    f"[RRSet with DNS name {name}, type {kind} cannot be created as other RRSets exist with the "
+                    "same name and type]",
+                )
+        original(backend, zone, changes)

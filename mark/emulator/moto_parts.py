@@ -17,6 +17,8 @@ from moto.core.serialize import get_serializer_class
 from moto.core.utils import get_service_model
 from moto.events.models import EventTemplateParser as _EventTemplateParser  # type: ignore[attr-defined]
 from moto.events.models import Rule as _Rule
+from moto.route53.exceptions import Route53ClientError as _Route53Error
+from moto.route53.models import Route53Backend as _Route53Backend
 from moto.secretsmanager.exceptions import ResourceExistsException as _ResourceExists
 from moto.secretsmanager.models import SecretsManagerBackend as _SecretsBackend
 from moto.sqs.models import Queue as _Queue
@@ -31,6 +33,8 @@ LAMBDA_BACKEND: Any = _LambdaBackend
 QUEUE: Any = _Queue
 RESOURCE_TYPES: Any = _parsing
 RULE: Any = _Rule
+ROUTE53_BACKEND: Any = _Route53Backend
+ROUTE53_ERROR: Any = _Route53Error
 SECRETS_BACKEND: Any = _SecretsBackend
 SECRETS_EXISTS: Any = _ResourceExists
 

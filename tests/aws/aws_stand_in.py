@@ -39,6 +39,7 @@ _NOTICE = {
 ANSWERS: dict[tuple[str, str], dict[str, Any]] = {
     ("cloudwatch", "DescribeAlarms"): {"MetricAlarms": []},
     ("dynamodb", "Query"): {"Items": []},
+    ("route53", "ListResourceRecordSets"): {"ResourceRecordSets": []},
     ("ec2", "CreateFleet"): {"Instances": [{"InstanceIds": ["i-00000000000000003", "i-00000000000000004"]}]},
     ("ec2", "DescribeInstances"): {
         "Reservations": [

@@ -350,9 +350,9 @@ def invoking(there: Aws) -> list[str]:
 def naming(there: Aws) -> list[str]:
     """By a node, beside its ticks."""
     told: list[str] = []
-    put = lambda addresses: put_addresses(there.names, "Z1", "mark.example", addresses)  # noqa: E731
+    put = lambda weights: put_addresses(there.names, "Z1", "mark.example", weights)  # noqa: E731
     peers = [Peer(name="g", host="10.0.0.1", port=1)]
-    NodesName(lambda: peers, put, lambda why: told.append(why or "")).poll()
+    NodesName(lambda: peers, dict, put, lambda why: told.append(why or "")).poll()
     return told
 
 
@@ -391,6 +391,7 @@ RUNS: dict[tuple[str, str], Callable[[Aws], list[str]]] = {
     ("ec2", "TerminateInstances"): submitting(END),
     ("lambda", "Invoke"): invoking,
     ("route53", "ChangeResourceRecordSets"): naming,
+    ("route53", "ListResourceRecordSets"): naming,
     ("s3", "GetObject"): asking(lambda there: fetch_result(there, "bucket", "training/shop/m/1")),
     ("s3", "PutObject"): asking(
         lambda there: put_object(there.objects, "bucket", "key", b"", content_type="text/plain")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.aws.builders import IMAGE, aws
 from tests.aws.iam import NAMES
 from tests.aws.lease_tables import Hand, lease_table, make_table
 from tests.aws.recording import Recorder
+from tests.emulator.conftest import World, config_for
 
 TTL_S = TABLE_LEASE.ttl_s
 HOST = "shop.example.org"
@@ -37,6 +39,15 @@ def there() -> Iterator[Aws]:
         make_table(made.tables)
         yield made
         made.close()
+
+
+@pytest.fixture
+def emulated(tmp_path: Path) -> Iterator[Aws]:
+    world = World(config_for(tmp_path))
+    made = aws(endpoint_url=world.url)
+    yield made
+    made.close()
+    world.stop()
 
 
 def test_one_has_it_and_the_next_one_after_its_silence(there: Aws) -> None:
@@ -171,7 +182,7 @@ def test_nodes_call_what_is_listed_for_them(called: Recorder) -> None:
             assert lease is not None
             table.put(lease, "m", TailLine(1, 1, b"line"))
             assert list(table.lines("m", segment=0, place=0))
-            put_addresses(there.names, zone.rpartition("/")[2], HOST, ["10.0.0.1"])
+            put_addresses(there.names, zone.rpartition("/")[2], HOST, {"10.0.0.1": 1})
         with called.acting("member"):
             assert agents_password(there, NAMES.service) == "agents"
             assert lease_table(there.tables, Hand()).leader() == "10.0.0.1"
@@ -184,8 +195,8 @@ def test_the_name_means_the_nodes_until_it_is_removed() -> None:
     with mock_aws():
         there = aws()
         zone = there.names.create_hosted_zone(Name="example.org.", CallerReference="x")["HostedZone"]["Id"]
-        put_addresses(there.names, zone, HOST, ["10.0.1.1", "10.0.0.1"])
-        put_addresses(there.names, zone, HOST, ["10.0.0.2"])
+        put_addresses(there.names, zone, HOST, {"10.0.1.1": 10, "10.0.0.1": 10})
+        put_addresses(there.names, zone, HOST, {"10.0.0.2": 10})
         [record] = [
             one
             for one in there.names.list_resource_record_sets(HostedZoneId=zone)["ResourceRecordSets"]
@@ -195,6 +206,34 @@ def test_the_name_means_the_nodes_until_it_is_removed() -> None:
         assert remove_addresses(there.names, zone, HOST)
         assert not remove_addresses(there.names, zone, HOST)
         there.close()
+
+
+def test_clients_get_addresses_by_their_weights(emulated: Aws) -> None:
+    """Route 53 takes no weighted records beside a plain one: the emulated AWS says so, as moto does not."""
+    zone = emulated.names.create_hosted_zone(Name="example.org.", CallerReference="x")["HostedZone"]["Id"]
+
+    def there() -> dict[str, int]:
+        found = emulated.names.list_resource_record_sets(HostedZoneId=zone)["ResourceRecordSets"]
+        return {
+            ",".join(value["Value"] for value in one["ResourceRecords"]): one.get("Weight", -1)
+            for one in found
+            if one["Type"] == "A"
+        }
+
+    put_addresses(emulated.names, zone, HOST, {"10.0.0.1": 10, "10.0.1.1": 10})
+    assert there() == {"10.0.0.1,10.0.1.1": -1}
+    put_addresses(emulated.names, zone, HOST, {"10.0.0.1": 10, "10.0.1.1": 0})
+    assert there() == {"10.0.0.1": 10, "10.0.1.1": 0}
+    plain: Any = {"Name": f"{HOST}.", "Type": "A", "TTL": 10, "ResourceRecords": [{"Value": "10.0.0.9"}]}
+    with pytest.raises(ClientError, match="InvalidChangeBatch"):
+        emulated.names.change_resource_record_sets(
+            HostedZoneId=zone, ChangeBatch={"Changes": [{"Action": "UPSERT", "ResourceRecordSet": plain}]}
+        )
+    put_addresses(emulated.names, zone, HOST, {"10.0.1.1": 10})
+    assert there() == {"10.0.1.1": -1}
+    put_addresses(emulated.names, zone, HOST, {"10.0.1.1": 10, "10.0.0.2": 3})
+    assert remove_addresses(emulated.names, zone, HOST)
+    assert there() == {}
 
 
 @pytest.mark.parametrize(
@@ -232,5 +271,5 @@ def test_clients_from_the_internet_get_public_addresses() -> None:
         other = run(ImageId=IMAGE, InstanceType="t3.micro", MinCount=1, MaxCount=1)["Instances"][0]
         private = [made[0]["PrivateIpAddress"], other["PrivateIpAddress"], "10.255.255.1"]
         found = there.ec2.describe_instances(InstanceIds=[made[0]["InstanceId"]])["Reservations"][0]["Instances"]
-        assert public_addresses(there, "shop", private) == [found[0]["PublicIpAddress"]]
+        assert public_addresses(there, "shop", private) == {private[0]: found[0]["PublicIpAddress"]}
         there.close()

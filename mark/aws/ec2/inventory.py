@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,8 +59,8 @@ def loose_volumes(aws: Aws, service: str) -> tuple[str, ...]:
         return tuple(sorted(volume["VolumeId"] for page in pages for volume in page["Volumes"]))
 
 
-def public_addresses(aws: Aws, service: str, private: Sequence[str]) -> list[str]:
-    """Public addresses of the service's instances with these private ones; those without one are left out."""
+def public_addresses(aws: Aws, service: str, private: Iterable[str]) -> dict[str, str]:
+    """Public addresses of the service's instances by these private ones; those without one are left out."""
     with translated():
         pages = aws.ec2.get_paginator("describe_instances").paginate(
             Filters=[
@@ -69,13 +69,13 @@ def public_addresses(aws: Aws, service: str, private: Sequence[str]) -> list[str
                 {"Name": "instance-state-name", "Values": ["running"]},
             ]
         )
-        return [
-            address
+        return {
+            instance.get("PrivateIpAddress", ""): address
             for page in pages
             for reservation in page["Reservations"]
             for instance in reservation.get("Instances", [])
             if (address := instance.get("PublicIpAddress"))
-        ]
+        }
 
 
 def _item(instance: InstanceTypeDef) -> InventoryItem:

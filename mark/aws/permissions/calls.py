@@ -72,6 +72,7 @@ NODE = (
     Call("dynamodb", "Query", "restore a journal's last lines"),
     Call("dynamodb", "TransactWriteItems", "write a journal's line, or the clients, while the lease holds"),
     Call("route53", "ChangeResourceRecordSets", "clients find the nodes"),
+    Call("route53", "ListResourceRecordSets", "what the nodes' name means so far"),
     Call("secretsmanager", "GetSecretValue", "which passwords of agents its store takes", within="AgentsPassword"),
 )
 """Calls of nodes in the lean shape, beside those of controllers and gateways."""

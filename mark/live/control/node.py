@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mark.domain.errors import MarkError, RetryLater
+from mark.domain.front import address_weights
 from mark.domain.member import Peer
 from mark.store.replication import NodeStore
 from mark.store.users import StoreUser
@@ -22,22 +23,27 @@ NAME_EACH_S = 5.0
 
 
 class NodesName:
-    """The name that clients call: it means the nodes whose gateways announce themselves."""
+    """The name that clients call: it means the nodes whose gateways announce themselves, by share of requests."""
 
     def __init__(
         self,
         gateways: Callable[[], Sequence[Peer]],
-        put: Callable[[Sequence[str]], None],
+        shares: Callable[[], Mapping[str, float]],
+        put: Callable[[Mapping[str, int]], None],
         record: Callable[[str | None], None],
     ) -> None:
-        """`put` has the name mean these addresses; `record` takes what keeps it from that, None where nothing."""
-        self._gateways, self._put, self._record = gateways, put, record
-        self._meant: list[str] = []
+        """`shares` are of the requests, by zone.
+
+        `put` has the name mean these addresses by their weights; `record` takes what keeps it from that, None
+        where nothing.
+        """
+        self._gateways, self._shares, self._put, self._record = gateways, shares, put, record
+        self._meant: dict[str, int] = {}
 
     def poll(self) -> None:
-        """Put the addresses where they have changed. Where no gateway is there the name stays as it is."""
+        """Put the addresses where they or their weights have changed; where no gateway is there, none."""
         try:
-            found = sorted({peer.host for peer in self._gateways()})
+            found = address_weights({peer.host: peer.zone for peer in self._gateways()}, self._shares())
             if found and found != self._meant:
                 self._put(found)
                 self._meant = found

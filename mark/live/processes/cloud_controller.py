@@ -41,6 +41,7 @@ from mark.live.background.cloudwatch import watch_metrics
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
 from mark.live.cloud_process import exit_after, own_address, required_variable
+from mark.live.control.entry import front_of
 from mark.live.control.leader_election import Leader, make_forecasters
 from mark.live.control.node import AgentsPasswords, NodesName, StoreNode
 from mark.live.local.running import Running
@@ -154,7 +155,7 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned, known)
     models = in_versions(models, environment)
     holder = f"{socket.gethostname()}.{os.getpid()}"
-    store, node = _store(settings, running, environment, holder)
+    store, node = _store(settings, running, environment, holder, models)
     with suppress(RetryLater) if node is not None else nullcontext():  # before the first leader there is no store
         adopt_wall(store)
     spec, parts = service_spec(settings, models), resources(environment)
@@ -185,7 +186,11 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
 
 
 def _store(
-    settings: Settings, running: Running, environment: Mapping[str, str], holder: str
+    settings: Settings,
+    running: Running,
+    environment: Mapping[str, str],
+    holder: str,
+    models: Sequence[LiveModel],
 ) -> tuple[ServiceStore, StoreNode | None]:
     """The store, and this node where the nodes hold it."""
     url, service = running.store, running.name
@@ -200,14 +205,17 @@ def _store(
     zone, host = required_variable(environment, "MARK_ZONE"), required_variable(environment, "MARK_HOST")
     failures = BackgroundFailures(store, holder)
 
-    def put(addresses: Sequence[str]) -> None:
-        seen = public_addresses(aws, service, addresses) if environment.get("MARK_PUBLIC") else addresses
-        if not seen:
+    def put(weights: Mapping[str, int]) -> None:
+        if environment.get("MARK_PUBLIC"):
+            seen = public_addresses(aws, service, weights)
+            weights = {seen[address]: weight for address, weight in weights.items() if address in seen}
+        if not weights:
             raise RetryLater("EC2 does not know the nodes' public addresses yet")
-        put_addresses(aws.names, zone, host, seen)
+        put_addresses(aws.names, zone, host, weights)
 
     name = NodesName(
         store.gateways,
+        front_of(store, models, is_steered=True).shares,
         put,
         partial(failures.record, "keeping the nodes' name in DNS"),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -246,18 +246,23 @@ def test_clients_leave_a_node_that_resigned_at_once(nodes: tuple[Machine, Machin
 
 
 def test_the_name_means_the_nodes_whose_gateways_are_there() -> None:
-    there = [Peer(name="a", host="10.0.0.1", port=1), Peer(name="b", host="10.0.1.1", port=1)]
-    put: list[list[str]] = []
+    there = [Peer(name="a", host="10.0.0.1", port=1, zone="a"), Peer(name="b", host="10.0.1.1", port=1, zone="b")]
+    shares = {"a": 0.5, "b": 0.5}
+    put: list[Mapping[str, int]] = []
     told: list[str | None] = []
-    name = NodesName(lambda: tuple(there), lambda addresses: put.append(list(addresses)), told.append)
+    name = NodesName(lambda: tuple(there), lambda: shares, put.append, told.append)
     name.poll()
+    name.poll()
+    shares = {"a": 0.8, "b": 0.2}
     name.poll()
     there.pop(0)
     name.poll()
     there.clear()
     name.poll()
-    assert put == [["10.0.0.1", "10.0.1.1"], ["10.0.1.1"]], "without a gateway it stays as it is"
-    assert told == [None] * 4
+    both = {"10.0.0.1": 10, "10.0.1.1": 10}
+    steered = both | {"10.0.1.1": 2}
+    assert put == [both, steered, {"10.0.1.1": 10}], "without a gateway it stays as it is"
+    assert told == [None] * 5
 
 
 def test_a_name_that_cannot_be_kept_is_told_and_tried_again() -> None:
@@ -269,7 +274,7 @@ def test_a_name_that_cannot_be_kept_is_told_and_tried_again() -> None:
         if error is not None:
             raise error
 
-    name = NodesName(lambda: (Peer(name="a", host="10.0.0.1", port=1),), put, told.append)
+    name = NodesName(lambda: (Peer(name="a", host="10.0.0.1", port=1),), dict, put, told.append)
     name.poll()
     name.poll()
     assert told == ["throttled", None]
