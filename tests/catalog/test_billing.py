@@ -123,7 +123,7 @@ def test_overhead_of_a_month_at_default_settings():
     lines = billing.bill_overhead(FOOTPRINT, billing.Load(duration_s=MONTH_S, peak_rps=65.0))
     expected = {
         "nodes": 2 * 730 * 0.0168,
-        "nodes' disks": 2 * 30 * 0.08,
+        "nodes' disks": 2 * 9 * 0.08,
         "lease table's writes": 730 * (3600 / 2.5 + 60 * 10) * 0.625e-6,
         "lease table's reads": 730 * 3600 * 0.125e-6,
         "service's addresses": 2 * 730 * 0.005,
@@ -145,7 +145,7 @@ def test_overhead_of_a_month_in_the_shape_ha():
     lines = billing.bill_overhead(HA_FOOTPRINT, billing.Load(duration_s=MONTH_S, peak_rps=65.0))
     expected = {
         "gateways": 2 * 730 * 0.034,
-        "gateways' disks": 2 * 30 * 0.08,
+        "gateways' disks": 2 * 8 * 0.08,
         "load balancer": 730 * 0.0225,
         "store": 2 * 730 * 0.0256,
         "controllers' CPUs": 2 * 730 * 0.03238,
@@ -164,7 +164,7 @@ def test_overhead_of_a_month_in_the_shape_ha():
     logs = found.pop("logs")
     assert 0.0 < logs < 1.0
     assert found == pytest.approx(expected)
-    assert sum(expected.values()) + logs == pytest.approx(197.36, abs=0.01)
+    assert sum(expected.values()) + logs == pytest.approx(193.84, abs=0.01)
 
 
 def test_bytes_are_billed_by_the_balancer_and_where_they_cross_between_zones():

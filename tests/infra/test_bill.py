@@ -39,7 +39,7 @@ BILLED: Mapping[str, tuple[str, ...]] = {
 OF_FUNCTIONS = ("invocations", "duration", "provisioned")
 """Lines of Lambda: `bill_lambda` and `bill_provisioned`."""
 ELSEWHERE: Mapping[str, str] = {
-    "AWS::EC2::VPCEndpoint": "interface endpoints are the line `endpoints`; gateway endpoints of S3 and DynamoDB are free",
+    "AWS::EC2::VPCEndpoint": "interface endpoints are the line `endpoints`; gateway endpoints are free",
     "AWS::Lambda::Alias": f"{OF_FUNCTIONS}: environments that it keeps are LambdaOffering.provisioned",
     "AWS::Lambda::Function": f"{OF_FUNCTIONS} of inference, `Lambda's logs`, `training`; handlers run seconds a "
     "day, under 0.05 USD a month, and count failures alone",
