@@ -111,6 +111,15 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str, file: st
             flags="--set rollout.shape=lean",
             does=f"mark deploy --config {SECOND}",
         )
+    if settings.rollout.network.egress == "public" and settings.rollout.network.vpc is None:
+        network = settings.rollout.network.model_copy(update={"egress": "ipv6"})
+        yield Change(
+            what="let instances reach AWS by IPv6, without a public address",
+            setting="rollout.network.egress: ipv6",
+            settings=_with(settings, "rollout", network=network),
+            flags="--set rollout.network.egress=ipv6",
+            does=does,
+        )
     zones = settings.rollout.network.zones
     if len(zones) > 2:
         kept = {"zones": zones[:2], "subnets": settings.rollout.network.subnets[:2]}

@@ -105,7 +105,7 @@ def test_a_standby_asleep_pays_for_its_disk_and_for_no_address():
     # 30 GiB a month of 730 h: 2.40 USD.
     assert billing.disk_usd(30.0, MONTH_S, 0.08) == pytest.approx(2.4)
     (line,) = billing.bill_asleep(FOOTPRINT, MONTH_S)
-    assert (line.component, line.usd) == ("standby", pytest.approx(2.4))
+    assert (line.component, line.usd) == ("standby", pytest.approx(0.64))
     assert billing.bill_asleep(FOOTPRINT, 0.0) == ()
 
 
@@ -113,7 +113,7 @@ def test_a_rented_instance_has_a_disk_and_where_the_network_is_public_an_address
     # Half a month: 15 GiB-months at 0.08, 365 hours at 0.005.
     lines = billing.bill_running(FOOTPRINT, MONTH_S / 2)
     assert {line.component for line in lines} == {"overhead"}
-    assert usd_by_item(lines) == {"disks": pytest.approx(1.2), "addresses": pytest.approx(1.825)}
+    assert usd_by_item(lines) == {"disks": pytest.approx(0.32), "addresses": pytest.approx(1.825)}
     assert set(usd_by_item(billing.bill_running(replace(FOOTPRINT, public_instances=False), 60.0))) == {"disks"}
     assert billing.bill_running(FOOTPRINT, 0.0) == ()
 
@@ -123,7 +123,7 @@ def test_overhead_of_a_month_at_default_settings():
     lines = billing.bill_overhead(FOOTPRINT, billing.Load(duration_s=MONTH_S, peak_rps=65.0))
     expected = {
         "nodes": 2 * 730 * 0.0168,
-        "nodes' disks": 2 * 30 * 0.08,
+        "nodes' disks": 2 * 9 * 0.08,
         "lease table's writes": 730 * (3600 / 2.5 + 60 * 10) * 0.625e-6,
         "lease table's reads": 730 * 3600 * 0.125e-6,
         "service's addresses": 2 * 730 * 0.005,
@@ -138,14 +138,14 @@ def test_overhead_of_a_month_at_default_settings():
     logs = found.pop("logs")
     assert 0.0 < logs < 1.0
     assert found == pytest.approx(expected)
-    assert sum(expected.values()) + logs == pytest.approx(42.61, abs=0.01)
+    assert sum(expected.values()) + logs == pytest.approx(39.25, abs=0.01)
 
 
 def test_overhead_of_a_month_in_the_shape_ha():
     lines = billing.bill_overhead(HA_FOOTPRINT, billing.Load(duration_s=MONTH_S, peak_rps=65.0))
     expected = {
         "gateways": 2 * 730 * 0.034,
-        "gateways' disks": 2 * 30 * 0.08,
+        "gateways' disks": 2 * 8 * 0.08,
         "load balancer": 730 * 0.0225,
         "store": 2 * 730 * 0.0256,
         "controllers' CPUs": 2 * 730 * 0.03238,
@@ -164,7 +164,7 @@ def test_overhead_of_a_month_in_the_shape_ha():
     logs = found.pop("logs")
     assert 0.0 < logs < 1.0
     assert found == pytest.approx(expected)
-    assert sum(expected.values()) + logs == pytest.approx(197.36, abs=0.01)
+    assert sum(expected.values()) + logs == pytest.approx(193.84, abs=0.01)
 
 
 def test_bytes_are_billed_by_the_balancer_and_where_they_cross_between_zones():

@@ -97,3 +97,26 @@ def test_the_doctor_names_the_zone_that_the_account_lacks() -> None:
     assert "[ap-northeast-1a, ap-northeast-1c]" in found.remedy
     (found,) = check_zones(shop(), account(TOKYO))
     assert (found.state, found.message) == ("ok", ", ".join(TOKYO))
+
+
+def test_a_subnet_of_ones_own_without_ipv6_takes_the_dearer_way_and_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own = {"vpc": "vpc-1", "subnets": ["subnet-a", "subnet-b"], "egress": "ipv6"}
+    blocks = {"subnet-a": [{"Ipv6CidrBlockState": {"State": "associated"}}], "subnet-b": []}
+
+    def there(lacking: bool) -> Any:
+        listed = [
+            {
+                "SubnetId": one,
+                "AvailabilityZone": zone,
+                "Ipv6CidrBlockAssociationSet": blocks[one] if lacking else blocks["subnet-a"],
+            }
+            for one, zone in zip(blocks, TOKYO, strict=False)
+        ]
+        return SimpleNamespace(ec2=SimpleNamespace(describe_subnets=lambda **_: {"Subnets": listed}))
+
+    assert in_zones(shop(**own), stacks(), there(lacking=False)).rollout.network.egress == "ipv6"
+    assert capsys.readouterr().err == ""
+    assert in_zones(shop(**own), stacks(), there(lacking=True)).rollout.network.egress == "public"
+    assert "subnet-b has no IPv6 addresses, so instances get public ones" in capsys.readouterr().err

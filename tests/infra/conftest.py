@@ -134,7 +134,7 @@ def trial_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
 
 def trial_in(region: str, folder: Path) -> Settings:
     """A trial of `digits` as docs/deploy.md has it, in the first two zones that an account sees there."""
-    whole = settings(folder, **LEAN, network={"zones": recorded_zones(region)[:2]}, machines=None)
+    whole = settings(folder, **LEAN | {"network": {"zones": recorded_zones(region)[:2]}, "machines": None})
     tree = whole.model_dump(mode="json", exclude_defaults=True)
     backend = {"kind": "python", "target": "models.digits:Digits"}
     tree["service"] |= {"serve": [{"model": "digits", "backend": backend}], "aws": {"region": region}}

@@ -336,3 +336,25 @@ def test_the_stores_url_names_the_table_of_the_lease(lean: dict[str, Template]) 
 def test_what_the_shape_lacks_or_needs_is_said(tmp_path: Path, differs: dict[str, Any], says: str) -> None:
     with pytest.raises(Misconfigured, match=says):
         synthesise(settings(tmp_path, **LEAN | differs))
+
+
+def test_an_instance_by_ipv6_has_no_public_address_and_asks_only_where_ipv6_answers(
+    lean: dict[str, Template],
+) -> None:
+    agents = of_type(lean["launch"], "AWS::EC2::LaunchTemplate").values()
+    for agent in agents:
+        data = agent["LaunchTemplateData"]
+        assert "SecurityGroupIds" not in data, "EC2 takes them of the interface or of the instance"
+        [interface] = data["NetworkInterfaces"]
+        assert (interface["AssociatePublicIpAddress"], interface["Ipv6AddressCount"]) == (False, 1)
+        script = json.dumps(data["UserData"])
+        assert ".dkr-ecr." in script, "images at the registry's name that has IPv6"
+        assert ".dkr.ecr." not in script
+        assert "awslogs-endpoint=https://logs." in script
+    [node] = of_type(lean["nodes"], "AWS::EC2::LaunchTemplate").values()
+    assert "NetworkInterfaces" not in node["LaunchTemplateData"], "nodes call what has IPv4 alone"
+    [route] = [
+        one for one in of_type(lean["network"], "AWS::EC2::Route").values() if "DestinationIpv6CidrBlock" in one
+    ]
+    assert route["DestinationIpv6CidrBlock"] == "::/0"
+    assert "EgressOnlyInternetGatewayId" in route, "nobody comes in"

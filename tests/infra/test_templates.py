@@ -42,7 +42,9 @@ UNTAGGED = {
     "AWS::EC2::LaunchTemplate",  # by TagSpecifications, below
     "AWS::EC2::Route",
     "AWS::EC2::SecurityGroupIngress",
+    "AWS::EC2::SubnetCidrBlock",
     "AWS::EC2::SubnetRouteTableAssociation",
+    "AWS::EC2::VPCCidrBlock",
     "AWS::EC2::VPCEndpoint",
     "AWS::EC2::VPCGatewayAttachment",
     "AWS::ElasticLoadBalancingV2::Listener",
