@@ -149,6 +149,7 @@ class GatewaysStack(ServiceStack):
         )
 
     def _balancer(self, place: Place) -> aws_elasticloadbalancingv2.CfnLoadBalancer:
+        crosses = self.blueprint.gateways < len(self.blueprint.zones)  # as `Footprint.crosses_to_gateways`
         balancer = aws_elasticloadbalancingv2.CfnLoadBalancer(
             self,
             "Balancer",
@@ -156,7 +157,7 @@ class GatewaysStack(ServiceStack):
             scheme=self.blueprint.rollout.gateway.scheme,
             subnets=place.subnets,
             security_groups=[self.imported("balancer-group")],
-            load_balancer_attributes=[{"key": "load_balancing.cross_zone.enabled", "value": "true"}],
+            load_balancer_attributes=[{"key": "load_balancing.cross_zone.enabled", "value": str(crosses).lower()}],
         )
         excuse(
             balancer,

@@ -175,14 +175,14 @@ def bill_running(footprint: Footprint, running_s: float) -> tuple[BillLine, ...]
 def bill_traffic(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
     """Bytes of requests and answers: through the balancer, and between zones; and Lambda's own log of its calls.
 
-    A balancer sends to any zone: of `zones` all but one are others. So it is behind gateways where nobody counted
-    what crossed; what Lambda answers then counts like what instances do, which errs on the dear side. What leaves
-    AWS, or a client's own zone, is not counted.
+    A balancer sends to any zone where one has no gateway: of `zones` all but one are others. So it is behind
+    gateways where nobody counted what crossed; what Lambda answers then counts like what instances do, which errs
+    on the dear side. What leaves AWS, or a client's own zone, is not counted.
     """
     price, gib = footprint.prices.price, load.requests * load.payload_mib / MIB_PER_GIB
     anywhere = gib * (footprint.zones - 1) / footprint.zones
     to_instances = anywhere if load.crossed is None else load.crossed * load.payload_mib / MIB_PER_GIB
-    crossing = DIRECTIONS * (to_instances + footprint.balanced * anywhere)
+    crossing = DIRECTIONS * (to_instances + footprint.crosses_to_gateways * anywhere)
     lines = [_line("overhead", "traffic between zones", crossing, "GiB", price(ServiceItem.CROSS_ZONE_BYTES))]
     if footprint.balanced:
         units = gib / BALANCER_GIB_PER_LCU_HOUR

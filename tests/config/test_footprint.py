@@ -153,7 +153,7 @@ def test_a_lean_service_passes_no_byte_through_a_balancer() -> None:
         for shape in ("lean", "ha")
     )
     assert "load balancer traffic" not in lean
-    assert lean["traffic between zones"] == pytest.approx(ha["traffic between zones"] / 2)
+    assert lean["traffic between zones"] == pytest.approx(ha["traffic between zones"])
 
 
 def test_a_node_keeps_its_credits_at_the_rate_that_it_is_planned_for() -> None:

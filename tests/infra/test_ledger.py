@@ -249,10 +249,13 @@ class Costs:
         return self.usd["logs-ingested"] + self.usd["logs-stored"] * kept_days / 365 * 12
 
     def _traffic(self, payload_mib: float) -> Iterator[tuple[str, float, float]]:
-        """Each request with its answer crosses from gateway to instance, and from the balancer to the gateway."""
+        """Each request with its answer crosses to its instance, and to its gateway where the balancer lets it."""
+        balancers = self._all("ElasticLoadBalancingV2::LoadBalancer")
+        anywhere = {"Key": "load_balancing.cross_zone.enabled", "Value": "true"}
+        crossed = sum(anywhere in one["LoadBalancerAttributes"] for one in balancers)
         balanced, zones = len(self._all("ElasticLoadBalancingV2::LoadBalancer")), len(self._all("EC2::Subnet"))
         gib = RPS * DAY_S * payload_mib / 1024
-        crossing = (1 + balanced) * gib * (zones - 1) / zones
+        crossing = (1 + crossed) * gib * (zones - 1) / zones
         yield "overhead: load balancer traffic", balanced * gib, self.usd["nlb-capacity-unit"]
         yield "overhead: traffic between zones", crossing, 2 * self.usd["cross-zone-bytes"]
         interfaces = [one for one in self._all("EC2::VPCEndpoint") if one["VpcEndpointType"] == "Interface"]

@@ -122,6 +122,11 @@ class Footprint:
         return min(self.zones, self.gateways.count)
 
     @property
+    def crosses_to_gateways(self) -> bool:
+        """True where the balancer sends to gateways of any zone: some zone of its own may have none."""
+        return self.balanced and self.entry_zones < self.zones
+
+    @property
     def is_steered(self) -> bool:
         """True where clients call a name that points at gateways: requests can be let in where instances are."""
         return not self.balanced

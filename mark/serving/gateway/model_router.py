@@ -288,10 +288,7 @@ class ModelRouter:
 
         One of the async class waits again while its deadline lets it.
         """
-        if request.is_unasked:
-            self.forget(request)
-            return
-        if self.held is not None and self.held.put_back(request, now):
+        if self._waits_or_left(request, now):
             return
         agent, instance_at = self._first_to_finish(now, request.size)
         if not self._stays(request, now, instance_at, lambda_refused=lambda_refused):
@@ -301,6 +298,13 @@ class ModelRouter:
         else:
             agent.send(request, now, forced=True)
 
+    def _waits_or_left(self, request: InferenceRequest, now: float) -> bool:
+        """True for a request that waits again, in the async class, or that nobody waits for."""
+        if request.is_unasked:
+            self.forget(request)
+            return True
+        return self.held is not None and self.held.put_back(request, now)
+
     @_fails_its_request
     def bounced_near(self, request: InferenceRequest, now: float, *, was_shared: bool) -> None:
         """Route a request that an agent of this zone did not admit, though it was expected to.
@@ -308,6 +312,8 @@ class ModelRouter:
         To one of the model's own here, after a shared one; then to another zone's, or to Lambda where that costs
         less; else as any other.
         """
+        if self._waits_or_left(request, now):
+            return
         view = self.view
         agent = self._in_time(request, now, view.near_own) if was_shared else None
         if agent is None and self._lambda_first and self._calls_in_time(request, now):
