@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mark.domain.errors import Misconfigured
+from mark.domain.snapshots import snapshot_gib
 
 if TYPE_CHECKING:  # functions that name resources do without the settings' libraries
     from mark.config.rollout import MachineSettings, NodeSettings, RolloutSettings
 
-SNAPSHOT_GIB, GPU_SNAPSHOT_GIB = 8, 30
-"""Snapshots of AWS's images, on no smaller disk than which EC2 launches them: Amazon Linux 2023, and the image for
-containers on GPUs (amazonlinux/amazon-linux-2023#268 and aws/containers-roadmap#134, read on 2026-11-28)."""
 SYSTEM_GIB = 3.0
 """Amazon Linux 2023 with Docker. Assumed: 1.6 GiB of its image are in use, Docker with containerd adds 0.3,
 journald keeps up to a tenth of the disk (journald.conf, SystemMaxUse), and XFS takes some of it."""
@@ -88,13 +86,7 @@ def require_space(rollout: RolloutSettings, bundles_gib: Sequence[float]) -> Non
             )
 
 
-def snapshot_gib(machine: MachineSettings) -> int:
-    """The least disk that AWS's image starts on; of an image of one's own `mark doctor` compares it."""
-    if machine.ami is not None:
-        return 1
-    return GPU_SNAPSHOT_GIB if machine.accelerator else SNAPSHOT_GIB
-
-
 def _rounded(machine: MachineSettings, gib: float) -> int:
     """An image of one's own may be as large as AWS's largest: nobody has looked at it."""
-    return max(snapshot_gib(machine) if machine.ami is None else GPU_SNAPSHOT_GIB, math.ceil(gib))
+    least = snapshot_gib(own_image=False, gpu=bool(machine.accelerator) or machine.ami is not None)
+    return max(least, math.ceil(gib))

@@ -12,8 +12,8 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from mark.config.disks import SNAPSHOT_GIB, snapshot_gib
 from mark.config.parts import NotNegativeInt, Part, Positive, PositiveInt, matching
+from mark.domain.snapshots import SNAPSHOT_GIB, snapshot_gib
 
 Mail = Annotated[str, matching(r"[^@\s]+@[^@\s]+", "team@example.com")]
 Arn = Annotated[
@@ -156,7 +156,9 @@ class MachineSettings(Part):
     def _image_known(self) -> Self:
         if self.ami is None and self.name == "arm64-nvidia":
             raise ValueError("ami: AWS publishes no image for containers on arm64 with nvidia; name one")
-        if self.disk_gib is not None and self.disk_gib < (least := snapshot_gib(self)):
+        if self.disk_gib is not None and self.disk_gib < (
+            least := snapshot_gib(own_image=self.ami is not None, gpu=bool(self.accelerator))
+        ):
             raise ValueError(
                 f"disk_gib: AWS's image takes {least}, not {self.disk_gib}; leave it out, ask for more, or name "
                 "an ami of your own"

@@ -17,6 +17,7 @@ from mark.aws.account.quotas import read_quotas
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
 from mark.aws.client_tokens import valid_tokens
+from mark.aws.ec2.inventory import default_subnets
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.functions.probe import ask_from_within
 from mark.aws.functions.warmup import warm_up
@@ -103,6 +104,7 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
     with mock_aws(config={"lambda": {"use_docker": False}}):
         with called.acting("setup"):
             there = scene(whole=True)
+            assert default_subnets(there.aws)
         with called.acting("controller"):
             read_account(there)
             controller(there)

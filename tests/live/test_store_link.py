@@ -49,7 +49,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 def controller(url: str, monkeypatch: pytest.MonkeyPatch, address: str | None) -> tuple[ServiceStore, StoreNode]:
     monkeypatch.setattr(cloud_controller, "own_address", lambda _: address)
     running = Running(name="shop", pid=1, store=url)
-    store, node = cloud_controller._store(Settings(), running, ENVIRONMENT, "me")
+    store, node = cloud_controller._store(Settings(), running, ENVIRONMENT, "me", ())
     assert node is not None
     return store, node
 
@@ -111,7 +111,7 @@ def test_any_other_store_is_where_its_url_says(tmp_path: Path) -> None:
         ServiceStore(link, "shop").ping()
         link.close()
         running = Running(name="shop", pid=1, store=redis.url)
-        _, node = cloud_controller._store(Settings(), running, {}, "me")
+        _, node = cloud_controller._store(Settings(), running, {}, "me", ())
         assert node is None
     with pytest.raises(Misconfigured, match="the store's URL is wrong"):
         open_link("http+lease://table.us-east-1")

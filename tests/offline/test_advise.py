@@ -177,7 +177,7 @@ def test_what_stands_around_the_fleet_is_tried_as_it_would_be_refused_or_replaye
     nothing = SavingsPlan(name="none", kind=PlanKind.COMPUTE, usd_per_hour=0.0, discounts=((Compute.EC2, 0.3),))
     monkeypatch.setattr(advise, "sized_plan", lambda *_: nothing)
     monkeypatch.setattr(advise, "sized_reservation", lambda *_: None)
-    shape = "shape: ha, network: {private: true, zones: [us-east-1a, us-east-1b, us-east-1c]}"
+    shape = "shape: ha, network: {egress: private, zones: [us-east-1a, us-east-1b, us-east-1c]}"
     Path("mark.yaml").write_text(f"{SETTINGS}rollout: {{{shape}}}\n")
     document = json.loads(mark("advise", *load, "--days", "1", "--json").out)
     found = {one["setting"]: one for one in (*document["advice"], *document["tried"])}

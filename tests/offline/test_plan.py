@@ -12,7 +12,7 @@ def test_a_plan_says_below_which_load_lambda_alone_costs_less(mark) -> None:
     line = ("plan", "--model", "inception-v3", "--rate", "10")
     lean = json.loads(mark(*line, "--json").out)["break_even_rps"]
     assert f"At less than {lean:.2g} requests/s" in mark(*line).out
-    Path("ha.yaml").write_text("rollout: {shape: ha, gateway: {instance_type: c5.large}}")
+    Path("ha.yaml").write_text("rollout: {shape: ha, gateway: {instance_type: c5.large}}\nservice: {gateways: 5}")
     assert json.loads(mark(*line, "--config", "ha.yaml", "--json").out)["break_even_rps"] > 2 * lean
     Path("alone.yaml").write_text("offerings: {overflow: false}")
     assert json.loads(mark(*line, "--config", "alone.yaml", "--json").out)["break_even_rps"] is None

@@ -211,7 +211,7 @@ def test_a_tiny_runs_bill_by_hand(kernel: Kernel) -> None:
 
 
 def test_standbys_that_only_sleep_by_hand(kernel: Kernel) -> None:
-    """They slept before the run: each pays its disk of 30 GiB at 0.08 USD a month of 730 h, and no start."""
+    """They slept before the run: each pays its disk of 8 GiB at 0.08 USD a month of 730 h, and no start."""
     trace = constant(30.0, duration_s=HISTORY_S + 1200.0, seed=2)
     given = experiment(kernel, trace=trace, faults=CALM)
     journal = MemoryJournal()
@@ -220,7 +220,7 @@ def test_standbys_that_only_sleep_by_hand(kernel: Kernel) -> None:
     assert result.wakes == 0
     assert [at for at, _ in launched] == [HISTORY_S]
     count = launched[0][1]
-    disk = 30 * 0.08 * 1200 / 3600 / 730
+    disk = 8 * 0.08 * 1200 / 3600 / 730
     assert result.cost.standby == pytest.approx(count * disk, rel=1e-9)
     assert given.assembly.standby is not None
     planned = journal.seen[0].plan

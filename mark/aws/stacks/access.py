@@ -22,6 +22,7 @@ _BESIDE = {
     "InstanceRole": ("iam:PassRole",),
     "OutsidePause": ("ssm:GetParameter",),
     "Record": ("route53:ChangeResourceRecordSets",),
+    "Records": ("route53:ListResourceRecordSets",),
     "Sender": ("ses:SendEmail", "ses:SendRawEmail"),
     "SpotRole": ("iam:CreateServiceLinkedRole",),
     "TagLaunched": ("ec2:CreateTags",),

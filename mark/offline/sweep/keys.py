@@ -29,7 +29,14 @@ from mark.simulator.traces.trace import Trace
 HOUSE = Path(mark.__file__).parent
 DECIDING = (
     *("domain", "ports.py", "plugins", "planner", "dispatch", "catalog", "cloudmodel", "controller", "policies"),
-    *("simulator", "service_spec.py", "config/footprint.py", "config/parts.py", "config/policies.py"),
+    *(
+        "simulator",
+        "service_spec.py",
+        "config/disks.py",
+        "config/footprint.py",
+        "config/parts.py",
+        "config/policies.py",
+    ),
     "config/served.py",
     *("config/capacity.py", "config/events.py", "config/training.py", "config/account.py"),
     "config/settings.py",
