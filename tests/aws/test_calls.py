@@ -100,7 +100,9 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("handlers")
-def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_role_calls_what_is_listed_for_it(  # noqa: PLR0915 a day of all roles
+    called: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with mock_aws(config={"lambda": {"use_docker": False}}):
         with called.acting("setup"):
             there = scene(whole=True)

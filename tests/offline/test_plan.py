@@ -12,7 +12,7 @@ def test_a_plan_says_below_which_load_lambda_alone_costs_less(mark) -> None:
     line = ("plan", "--model", "inception-v3", "--rate", "10")
     lean = json.loads(mark(*line, "--json").out)["break_even_rps"]
     assert f"At less than {lean:.2g} requests/s" in mark(*line).out
-    Path("ha.yaml").write_text("rollout: {shape: ha, gateway: {instance_type: c5.large}}\nservice: {gateways: 5}")
+    Path("ha.yaml").write_text("rollout: {shape: ha, gateway: {instance_type: c5.large}}")
     assert json.loads(mark(*line, "--config", "ha.yaml", "--json").out)["break_even_rps"] > 2 * lean
     Path("alone.yaml").write_text("offerings: {overflow: false}")
     assert json.loads(mark(*line, "--config", "alone.yaml", "--json").out)["break_even_rps"] is None
@@ -26,7 +26,7 @@ def test_no_plan_advises_a_lambda_that_is_late(mark) -> None:
 
 
 def test_a_large_load_is_said_in_whole_requests(mark) -> None:
-    Path("ha.yaml").write_text("rollout: {shape: ha, gateway: {instance_type: c5.large}}")
+    Path("ha.yaml").write_text("rollout: {shape: ha, gateway: {instance_type: c5.2xlarge}}")
     line = ("plan", "--model", "resnet-50", "--rate", "10", "--profiles", "assumed-lambda", "--config", "ha.yaml")
     rate = json.loads(mark(*line, "--json").out)["break_even_rps"]
     assert rate > 100

@@ -85,10 +85,10 @@ def test_without_policies_a_verdict_names_what_to_run(mark):
 
 
 def test_a_replay_says_from_which_load_ours_pays_as_a_plan_does(mark):
-    node = ("--set", "rollout.node.instance_type=t4g.small")  # one that trains no forecaster may be smaller
-    planned = json.loads(mark("plan", "--model", "inception-v3", "--rate", "10", *node, "--json").out)[
-        "break_even_rps"
-    ]
+    Path("node.yaml").write_text("rollout: {node: {instance_type: t4g.small}}")
+    node = ("--config", "node.yaml")  # one that trains no forecaster may be smaller
+    line = ("plan", "--model", "inception-v3", "--rate", "10", *node, "--json")
+    planned = json.loads(mark(*line).out)["break_even_rps"]
     rolled_out = ("--set", f"policy.overflow_limits.memory_gib={3008 / 1024}")
     short = [*RUN, "--duration-s", "60", "--policy", "reactive", "--no-reference", *rolled_out, *node]
     assert document(mark(*short, "--json"))["verdict"]["break_even_rps"] == pytest.approx(planned)
