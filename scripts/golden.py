@@ -52,7 +52,7 @@ def ledgers(kernel: Kernel) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for market in Market:
         experiment = Experiment(_spec(market), kernel=kernel, build_forecaster=build_forecaster)
-        reference, floor = experiment.yardsticks()
+        reference, floor, _ = experiment.yardsticks()
         found[f"{market.value} yardsticks"] = {"reference_usd": _cents(reference), "floor_usd": _cents(floor)}
         for policy in POLICIES:
             overrides = Overrides(forecaster=UNTRAINED.get(policy), setting=TUNED.get(policy))

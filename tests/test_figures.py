@@ -10,8 +10,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
 from mark.dispatch import routing
 from mark.domain.demand import Demand, Forecast
 from mark.domain.load.outcomes import Outcomes
-from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.plan import PlanRequest
 from mark.planner import shortfall_cost, spot_pools
@@ -31,7 +29,6 @@ from mark.plugins.load import build_forecaster
 from mark.policies.bundles import PACKED, PolicyBundle, policy_names, tuning_grid
 from mark.policies.overrides import OWN_POLICIES
 from mark.ports import ForecasterSetup
-from mark.report.runs.rivals import best_run, serving_usd
 from mark.simulator.backtest import run_backtest
 from mark.simulator.experiment import BuildForecaster, Experiment, ExperimentSpec
 from mark.simulator.traces.generators import mmpp
@@ -88,7 +85,8 @@ def test_a_part_has_a_table_of_each_kind_of_figure() -> None:
 def line(serving_usd: float, *, over_floor: float | None = 1.5) -> Line:
     return Line(
         where="a day", policy="mark", serving_usd=serving_usd, total_usd=9.0, over_reference=1.2,
-        over_floor=over_floor, attained=0.99, shed=0.0, p99_ms=400.0, interruptions=0, requests=1000,
+        over_floor=over_floor, total_over_reference=1.1, attained=0.99, shed=0.0, p99_ms=400.0, interruptions=0,
+        requests=1000,
     )  # fmt: skip
 
 
@@ -107,11 +105,11 @@ def test_a_check_is_kept_where_every_seed_keeps_it() -> None:
 
 
 def test_the_page_that_ships_is_made_of_the_tables_that_ship() -> None:
-    text, there = page.PAGE.read_text(), page.tables_there()
-    commit = re.search(r"Measured at commit `([0-9a-f]{12})`\.", text)
-    assert commit is not None
-    assert text == page.page_text(commit[1], there)
-    assert sum(len(tables) for tables in there.values()) == len(list(page.PAGE.with_suffix("").iterdir()))
+    there, commits = page.tables_there(), page.commits_there()
+    assert page.PAGE.read_text() == page.page_text()
+    assert list(commits) == list(there)
+    assert all(re.fullmatch(r"[0-9a-f]{12}", commit) for commit in commits.values())
+    assert 1 + sum(len(tables) for tables in there.values()) == len(list(page.PAGE.with_suffix("").iterdir()))
     for tables in there.values():
         for head, *rows in tables.values():
             assert rows
@@ -169,16 +167,9 @@ def keep(folder: Path, part: str, task: str, *, commit: str = "abc", check: Chec
     ResultFolder(folder).keep(MeasuredFigures(commit=commit, part=part, task=task, figures=figures))
 
 
-def test_a_page_is_put_together_of_one_commit(two_parts: Path) -> None:
-    for part, task in (("days", "first"), ("days", "second"), ("risk", "only")):
-        keep(two_parts, part, task)
-    page.main([str(two_parts)])
-    text = page.PAGE.read_text()
-    assert text.index("Measured at commit `abc`.") < text.index("## Risk") < text.index("## Days")
-    assert text.count("Measured at commit") == 1
-
-
-def test_parts_of_the_same_commit_stay_on_the_page(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_that_are_not_measured_anew_stay_on_the_page_with_their_commit(
+    two_parts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     keep(two_parts, "risk", "only")
     page.main([str(two_parts)])
     for task in ("first", "second"):
@@ -187,14 +178,15 @@ def test_parts_of_the_same_commit_stay_on_the_page(two_parts: Path, capsys: pyte
     assert "not measured" not in capsys.readouterr().out
     text = page.PAGE.read_text()
     assert text.index("## Risk") < text.index("## Days")
-    assert len(list((two_parts.parent / "figures").iterdir())) == 4
-    assert "Not measured at it" not in text
+    assert len(list((two_parts.parent / "figures").iterdir())) == 5
+    assert "Not measured" not in text
     run.main(["--jobs", "1", "--out", str(two_parts / "elsewhere")])  # nothing misses
     for task in ("first", "second"):
         keep(two_parts / "later", "days", task, commit="def")
     page.main([str(two_parts / "later")])
-    assert "## Risk" not in page.PAGE.read_text()
-    assert {path.name for path in (two_parts.parent / "figures").iterdir()} == {"days-checks.csv", "days-runs.csv"}
+    text = page.PAGE.read_text()
+    assert "`python -m scripts.acceptance.run risk` at `abc`" in text
+    assert "`python -m scripts.acceptance.run days` at `def`" in text
 
 
 def test_what_misses_on_the_page_misses_when_nothing_is_measured(two_parts: Path) -> None:
@@ -207,16 +199,15 @@ def test_what_misses_on_the_page_misses_when_nothing_is_measured(two_parts: Path
             run.main(["--jobs", "1", "--out", str(two_parts)])
 
 
-def test_parts_of_different_commits_make_no_page(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tasks_of_different_commits_make_no_part(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(two_parts, "days", "first")
-    keep(two_parts, "days", "second")
-    keep(two_parts, "risk", "only", commit="def")
+    keep(two_parts, "days", "second", commit="def")
+    keep(two_parts, "risk", "only")
     with pytest.raises(SystemExit) as ended:
         page.main([str(two_parts)])
     assert ended.value.code == 2
     (said,) = capsys.readouterr().err.splitlines()
-    assert "different commits" in said
-    assert "days at abc; risk at def" in said
+    assert "days was measured at abc, def" in said
     assert not page.PAGE.exists()
 
 
@@ -231,7 +222,7 @@ def test_a_part_that_is_not_whole_is_left_out_and_named(
     keep(two_parts, "risk", "only")
     page.main([str(two_parts)])
     text = page.PAGE.read_text()
-    assert "Not measured at it, and so not here: days (1 of 2 tasks)." in text
+    assert "Not measured: days." in text
     assert "## Risk" in text
     assert "## Days" not in text
 
@@ -367,23 +358,10 @@ def test_cases_in_which_no_rival_keeps_the_objective_are_in_no_mean() -> None:
     ]
 
 
-def test_the_rival_is_the_cheapest_to_serve_that_keeps_the_objective() -> None:
-    late = made_run("late", serving_usd=1.0, attained=0.97)
-    dear, cheap = (made_run(name, serving_usd=usd, attained=0.99) for name, usd in (("dear", 3.0), ("cheap", 2.0)))
-    assert best_run([late, dear, cheap], serving_usd) is cheap
-    later = made_run("later", serving_usd=0.5, attained=0.9)
-    assert best_run([later, late], serving_usd) is late
-
-
-def made_run(policy: str, *, serving_usd: float, attained: float) -> Any:
-    """Facts of a run by which one is chosen."""
-    slo = Slo(latency_s=0.6, target=0.98, mean_latency_s=0.3)
-    return SimpleNamespace(policy=policy, attained=attained, slo=slo, cost=SimpleNamespace(serving=serving_usd))
-
-
 def judged_line(where: str, policy: str, usd: float, attained: float = 0.995, over: float | None = None) -> Line:
-    made = replace(line(usd), where=where, policy=policy, attained=attained)
-    return replace(made, over_reference=over)
+    """A line whose overhead is half of what serving costs."""
+    made = replace(line(usd / 1.5), where=where, policy=policy, attained=attained, total_usd=usd)
+    return replace(made, over_reference=over, total_over_reference=None if over is None else over - 0.1)
 
 
 @pytest.fixture
@@ -411,7 +389,17 @@ def test_hedged_is_held_against_the_cheapest_rival_of_each_day_that_keeps_the_ob
     ratio = next(check for check in found.checks if "cheapest rival" in check.what)
     assert (ratio.what.partition(":")[0], ratio.value, ratio.kept) == ("paper, spot", "0.800", True)
     assert rivals.tables(found)["ratios"][2] == (
-        *("paper", "spot", "0.800", "<= 0.84", "yes", "0.464", "0.900", "0.800 (autoscaler-spill 0.9950)"),
+        *(
+            "paper",
+            "spot",
+            "0.800",
+            "<= 0.84",
+            "yes",
+            "0.800",
+            "0.464",
+            "0.900",
+            "0.800 (autoscaler-spill 0.9950)",
+        ),
         *("0.800 (autoscaler-spill 0.9950)", "0.800 (reactive 0.9950)"),
     )
 

@@ -39,7 +39,7 @@ BALANCER_GIB_PER_LCU_HOUR = 1.0
 MIB_PER_GIB, BYTES_PER_GIB = 1024.0, 1024.0**3
 DIRECTIONS = 2
 """AWS bills what crosses between zones where it leaves and where it arrives."""
-LAMBDA_LOG_BYTES = 300.0
+LAMBDA_LOG_GIB = 300.0 / BYTES_PER_GIB
 """Lambda's lines START, END and REPORT of a call (wallstrdev.de on what REPORT lines cost, read 2026-11-22)."""
 PROVISIONED_STEP_S = 300.0
 """It is billed for each five minutes begun (AWS Lambda pricing)."""
@@ -192,9 +192,14 @@ def bill_traffic(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
         through = load.lambda_requests * load.payload_mib / MIB_PER_GIB
         lines.append(_line("overhead", "endpoint traffic", through, "GiB", price(ServiceItem.ENDPOINT_BYTES)))
     if load.lambda_requests:
-        logged = load.lambda_requests * LAMBDA_LOG_BYTES / BYTES_PER_GIB
+        logged = load.lambda_requests * LAMBDA_LOG_GIB
         lines.append(_line("overhead", "Lambda's logs", logged, "GiB", _log_usd(footprint)))
     return tuple(lines)
+
+
+def lambda_logs_usd(footprint: Footprint, requests: float) -> float:
+    """The price of what Lambda logs of so many calls."""
+    return requests * LAMBDA_LOG_GIB * _log_usd(footprint)
 
 
 def _log_usd(footprint: Footprint) -> float:

@@ -23,12 +23,13 @@ def bound_settings(settings: Settings, *, as_json: bool) -> None:
         return
     slo = experiment.spec.slo
     within = f"within {format_duration(slo.latency_s)}"
-    reference, floor = (format_cost(amount) for amount in yardsticks)
+    reference, floor, total = (format_cost(amount) for amount in yardsticks)
     show(
         f"{document['trace']}: {format_count(document['requests'])} requests in "
         f"{format_duration(document['duration_s'])}, {document['model']}, {document['market']}",
         f"reference {reference}: the least that serves every request {within}, with the trace known in advance, "
         "without queueing and standbys",
+        f"its whole bill {total}: with disks, addresses and the least overhead; nothing crosses between zones",
         f"floor {floor}: the least that serves {percent(slo.target)} of them {within}, with any standby",
     )
     if yardsticks.reference_usd is None:
@@ -65,6 +66,8 @@ class BoundDocument(TypedDict):
     reference_usd: float | None
     #: The floor.
     floor_usd: float | None
+    #: The reference with its disks, its addresses and the least overhead.
+    reference_total_usd: float | None
     #: What may be rented.
     offerings: list[str]
     #: Profiles that nobody measured.
@@ -90,6 +93,7 @@ def bound_document(experiment: Experiment, yardsticks: Yardsticks) -> BoundDocum
         "slo": {"latency_ms": round(spec.slo.latency_s * 1000, 9), "target": spec.slo.target},
         "reference_usd": yardsticks.reference_usd,
         "floor_usd": yardsticks.floor_usd,
+        "reference_total_usd": yardsticks.reference_total_usd,
         "offerings": [offering.name for offering in experiment.supply.offerings],
         "assumed_profiles": list(experiment.supply.assumed),
         "notes": list(spec.workload.notes),

@@ -144,7 +144,6 @@ def _run_all(
     report: Report,
 ) -> None:
     warm_engine(experiment, report)
-    reference_usd, floor_usd = yardsticks
     spec = experiment.spec
     pays_from_rps = experiment.supply.break_even_rps(spec.footprint, spec.model)
     for policy in policies:
@@ -166,8 +165,7 @@ def _run_all(
         outcome.runs.append(
             ComparedRun(
                 result=result,
-                reference_usd=reference_usd,
-                floor_usd=floor_usd,
+                **yardsticks._asdict(),
                 break_even_rps=pays_from_rps,
             )
         )

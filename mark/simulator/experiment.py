@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
 from mark.simulator.forecast_ahead import asked_ahead
 from mark.simulator.limits import LimitWatch, limit_notes
+from mark.simulator.reference_total import reference_total_usd
 from mark.simulator.replay import Forecasters, Scenario, replay
 from mark.simulator.results import RunResult
 from mark.simulator.workload import Workload
@@ -64,11 +65,13 @@ class ExperimentSpec(PolicySpec):
 class Yardsticks(NamedTuple):
     """Costs of a load with perfect knowledge of it, USD of serving (`mark.planner.yardsticks`).
 
-    None where no fleet could serve it: no overflow in time.
+    None where no fleet could serve it: no overflow in time. `reference_total_usd` is the reference's whole
+    bill, None where bills leave out the overhead.
     """
 
     reference_usd: float | None
     floor_usd: float | None
+    reference_total_usd: float | None = None
 
 
 class Ready(NamedTuple):
@@ -282,7 +285,12 @@ class Experiment:
 
     def yardsticks(self) -> Yardsticks:
         """Reference and floor of the load: what the best fleet with perfect knowledge of it costs."""
-        return Yardsticks(*(feasible_usd(solve, self.yardstick_input) for solve in (reference_usd, floor_usd)))
+        spec, given = self.spec, self.yardstick_input
+        known = Yardsticks(*(feasible_usd(solve, given) for solve in (reference_usd, floor_usd)))
+        if not spec.overhead:
+            return known
+        whole = partial(reference_total_usd, footprint=spec.footprint, payload_mib=spec.model.payload_mib)
+        return known._replace(reference_total_usd=feasible_usd(whole, given))
 
     @cached_property
     def yardstick_input(self) -> YardstickInput:

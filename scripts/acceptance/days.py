@@ -105,7 +105,7 @@ def judged_policies(load: AcceptanceLoad, market: Market, foretold: Foretold) ->
     """POLICIES: the order of their costs, and the ratios to the reference and to `mark`."""
     experiment = experiment_of(spec_of(load, market), foretold.build)
     known = experiment.yardsticks()
-    reference, floor = known
+    reference, floor, _ = known
     assert reference is not None
     assert floor is not None
     journals = {name: Plans() for name in GREEDY}

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.comparison import ComparedRun, cost_over
 from mark.simulator.experiment import Yardsticks
 from mark.simulator.results import RunResult
 
@@ -53,6 +53,8 @@ class Line:
     total_usd: float
     over_reference: float | None
     over_floor: float | None
+    #: Total over that of the reference with its disks, addresses and least overhead.
+    total_over_reference: float | None
     attained: float
     shed: float
     p99_ms: float
@@ -70,6 +72,7 @@ class Line:
             total_usd=run.cost.total,
             over_reference=compared.cost_over_reference,
             over_floor=compared.cost_over_floor,
+            total_over_reference=cost_over(run.cost.total, known.reference_total_usd),
             attained=run.attained,
             shed=shed_share(run),
             p99_ms=run.latency.p99_s * 1000,

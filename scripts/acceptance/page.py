@@ -1,8 +1,8 @@
 """docs/figures.md and its tables, docs/figures/*.csv: `python -m scripts.acceptance.page [FOLDER]`.
 
-All parts are of one commit, or there is no page: figures of different code beside each other compare nothing. A
-part that is not wholly measured at that commit is left out, and the page names it. Tables of the same commit that
-are there already stay: they may have been measured elsewhere. The page is made of the tables alone.
+All figures of a part are of one commit: figures of different code beside each other compare nothing. Each part
+says its commit, so a change that touches one part need not wait for the hours that all take. The page is made of
+the tables alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scripts.acceptance.figures_page import CHECKS, FigureTable, Row, Tables, kept, table
 from scripts.acceptance.loads import SEEDS
-from scripts.acceptance.parts import PARTS, FigureTask, Part, tasks
+from scripts.acceptance.parts import PARTS, FigureTask, tasks
 from scripts.acceptance.results import RESULTS, ROOT, MeasuredFigures, ResultFolder, refuse
 
 _SEEDS = ", ".join(map(str, SEEDS))
@@ -24,7 +24,8 @@ HEAD = f"""<!-- Written by `make acceptance`; edit scripts/acceptance, not this 
 
 For you if you want to know how `hedged` does on real traffic. `make acceptance` measures everything in some two
 hours on two cores and writes this page and its tables; `MARK_DATA` names the folder of the traces ([what they
-are](traces.md#the-twitter-load)). [Which goals are missed, and why](figures-missed.md).
+are](traces.md#the-twitter-load)). Each part names the commit that it was measured at. [Which goals are missed, and
+why](figures-missed.md).
 
 Unless a part says otherwise: Inception-v3, 98 % of the requests within 600 ms, the world
 [`typical`](worlds.md). Figures are of seed 1, or the mean of the seeds {_SEEDS} with their range in brackets. A
@@ -40,11 +41,13 @@ REST = """## Measured elsewhere
 - `mark reproduce`: [the papers' own experiments](papers.md).
 """
 PAGE = ROOT / "docs" / "figures.md"
+COMMITS = "commits.csv"
+"""File beside the tables: the commit that each part was measured at."""
 Measured = Mapping[FigureTask, MeasuredFigures | None]
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """Write the page; refused where no part is whole, or one is of another commit than the others."""
+    """Write the page; refused where no part is whole."""
     arguments = sys.argv[1:] if given is None else given
     folder = ResultFolder(Path(arguments[0]) if arguments else RESULTS)
     measured = {task: folder.find(task.part, task.label) for task in tasks()}
@@ -63,36 +66,41 @@ def missing_parts(measured: Measured) -> list[str]:
 def write(measured: Measured) -> bool:
     """Write the tables of the parts that are whole, and the page; false without any such part.
 
-    Ends the command where commits differ. Tables of the same commit stay where they are not measured anew.
+    Ends the command where commits differ within a part. Parts that are not measured anew stay.
     """
     lacking = {task.part for task, found in measured.items() if found is None}
     whole = [found for task, found in measured.items() if found is not None and task.part not in lacking]
     if not whole:
         return False
-    commit = one_commit(whole)
-    there = tables_at(commit)
+    commits = commits_there() | {name: _one_commit(name, whole) for name in PARTS if name not in lacking}
     for name, part in PARTS.items():
         if name not in lacking:
             _write_tables(name, part.tables(part.completed(figures_of(name, whole))))
-        elif name not in there:
-            _write_tables(name, {})
-    told = {name for name in PARTS if name not in lacking or name in there}
-    missing = missing_parts({task: found for task, found in measured.items() if task.part not in told})
-    PAGE.write_text(page_text(commit, tables_there(), missing))
+    listed = [("part", "commit"), *((name, commits[name]) for name in PARTS if name in commits)]
+    _write_rows(PAGE.with_suffix("") / COMMITS, listed)
+    PAGE.write_text(page_text())
     return True
 
 
-def page_text(commit: str, there: Mapping[str, Tables], missing: Sequence[str] = ()) -> str:
-    """The page of tables that were measured at a commit. missing: parts that were not."""
-    said = f" Not measured at it, and so not here: {', '.join(missing)}." if missing else ""
-    texts = (_part_text(name, PARTS[name], tables) for name, tables in there.items())
-    return "\n".join([HEAD, f"Measured at commit `{commit}`.{said}\n", *texts, REST])
+def page_text() -> str:
+    """The page of the tables that are there."""
+    there, commits = tables_there(), commits_there()
+    texts = (_part_text(name, commits[name], tables) for name, tables in there.items())
+    missing = [name for name in PARTS if name not in there]
+    said = [f"Not measured: {', '.join(missing)}.\n"] if missing else []
+    return "\n".join([HEAD, *said, *texts, REST])
+
+
+def commits_there() -> dict[str, str]:
+    """The commit of each part that is there."""
+    file = PAGE.with_suffix("") / COMMITS
+    return {row[0]: row[1] for row in _rows_of(file)[1:]} if file.exists() else {}
 
 
 def tables_at(commit: str) -> dict[str, Tables]:
-    """The tables that are there, by part, where the page says that commit; none else."""
-    said = PAGE.read_text() if PAGE.exists() else ""
-    return tables_there() if f"Measured at commit `{commit}`." in said else {}
+    """The tables of parts that were measured at that commit."""
+    commits = commits_there()
+    return {name: tables for name, tables in tables_there().items() if commits[name] == commit}
 
 
 def tables_there() -> dict[str, Tables]:
@@ -100,9 +108,7 @@ def tables_there() -> dict[str, Tables]:
     found: dict[str, Tables] = {}
     for name in PARTS:
         for path in _table_files(name):
-            with path.open(newline="") as file:
-                rows = [tuple(row) for row in csv.reader(file)]
-            found.setdefault(name, {})[path.stem.partition("-")[2]] = rows
+            found.setdefault(name, {})[path.stem.partition("-")[2]] = _rows_of(path)
     return found
 
 
@@ -111,15 +117,12 @@ def misses(tables: Tables) -> list[str]:
     return [check[0] for check in _checks(tables) if not kept(check)]
 
 
-def one_commit(measured: Sequence[MeasuredFigures]) -> str:
-    """The commit of all; ends the command where there are several."""
-    parts: dict[str, dict[str, None]] = {}
-    for found in measured:
-        parts.setdefault(found.commit, {})[found.part] = None
-    if len(parts) > 1:
-        listed = "; ".join(f"{', '.join(names)} at {commit}" for commit, names in parts.items())
-        refuse(f"parts of different commits make no page: {listed}: measure them at one, `make acceptance`")
-    return next(iter(parts))
+def _one_commit(part: str, measured: Sequence[MeasuredFigures]) -> str:
+    """The commit of a part; ends the command where there are several."""
+    commit, *others = dict.fromkeys(found.commit for found in measured if found.part == part)
+    if others:
+        refuse(f"{part} was measured at {', '.join((commit, *others))}: measure it at one, `make acceptance`")
+    return commit
 
 
 def figures_of(part: str, measured: Sequence[MeasuredFigures]) -> FigureTable:
@@ -131,9 +134,9 @@ def figures_of(part: str, measured: Sequence[MeasuredFigures]) -> FigureTable:
     return figures
 
 
-def _part_text(name: str, part: Part, tables: Tables) -> str:
+def _part_text(name: str, commit: str, tables: Tables) -> str:
     """A part of the page: how to read it, the tables that it shows, where the others are."""
-    checks = _checks(tables)
+    part, checks = PARTS[name], _checks(tables)
     reached = f" {sum(map(kept, checks))} of {len(checks)} goals are kept." if checks else ""
     links = ", ".join(f"[{one}]({PAGE.stem}/{name}-{one}.csv)" for one in tables)
     shown = [
@@ -141,7 +144,7 @@ def _part_text(name: str, part: Part, tables: Tables) -> str:
         for one, columns in part.shown.items()
         if one in tables
     ]
-    command = f"`python -m scripts.acceptance.run {name}`:{reached} {links}.\n"
+    command = f"`python -m scripts.acceptance.run {name}` at `{commit}`:{reached} {links}.\n"
     return "\n".join([f"## {part.title}\n", part.note, *shown, command])
 
 
@@ -164,10 +167,18 @@ def _write_tables(part: str, tables: Tables) -> None:
     for path in _table_files(part):
         path.unlink()
     for name, rows in tables.items():
-        path = PAGE.with_suffix("") / f"{part}-{name}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
+        _write_rows(PAGE.with_suffix("") / f"{part}-{name}.csv", rows)
+
+
+def _rows_of(path: Path) -> list[Row]:
+    with path.open(newline="") as file:
+        return [tuple(row) for row in csv.reader(file)]
+
+
+def _write_rows(path: Path, rows: Sequence[Row]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ class Part:
 
 PARTS = {
     "bill": Part(bill.TITLE, bill.NOTE, partial(part_tables, own="days", head=bill.HEAD), shown={"days": 12}),
-    "rivals": Part(rivals.TITLE, rivals.NOTE, rivals.tables, rivals.completed, {"ratios": 7}),
+    "rivals": Part(rivals.TITLE, rivals.NOTE, rivals.tables, rivals.completed, {"ratios": 8, "reference": 7}),
     "judged": Part(JUDGED_TITLE, JUDGED_NOTE),
     "elsewhere": Part(elsewhere.TITLE, elsewhere.NOTE, elsewhere.tables, elsewhere.completed, {"means": 4}),
     "risk": Part(RISK_TITLE, RISK_NOTE),

@@ -6,9 +6,8 @@ trace, on demand and on spot; other loads and models; six hours on spot in which
 days; what each part and each constant of `hedged` is worth; forecasts. What is measured is kept at once, and a
 command that was stopped goes on from there. Parts that are whole at this commit are written to
 docs/figures/ and docs/figures.md; one that is there already, of this commit, is measured again only where it is
-named.
-Ends with code 1 when a figure misses what it has to reach, on the page or measured now, with 2 when the tree has
-changes.
+named. Ends with code 1 when a figure misses what it has to reach, on the page or measured now, with 2 when the
+tree has changes.
 """
 
 from __future__ import annotations

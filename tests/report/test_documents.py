@@ -14,7 +14,7 @@ from tests.report.fakes import fake_run
 
 KEYS = {
     "policy", "market", "model", "trace", "seed", "requests", "duration_s", "cost_usd",
-    "reference_usd", "floor_usd",
+    "reference_usd", "floor_usd", "reference_total_usd",
     "cost_over_reference", "cost_over_floor", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles",
     "stand_in_profiles", "launches", "interruptions", "wall_s", "speed",
 }  # fmt: skip

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from mark.domain.billing.costs import CostUsd
 from mark.policies.tuning import Setting, Trial, TunedSetting
 from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.rivals import (
-    best_of,
-    best_run,
-    serving_usd,
-    total_usd,
-    usd_per_million,
-    usd_per_month,
-)
+from mark.report.runs.rivals import best_of, usd_per_million, usd_per_month
 from mark.report.runs.run_documents import run_document
 from mark.simulator.results import RunResult
 from tests.report.fakes import fake_run
@@ -33,14 +26,6 @@ def result(policy: str, usd: float, attained: float, **changed: object) -> RunRe
 
 
 OURS = result("hedged", 10.0, 0.99)
-
-
-def test_the_cheapest_is_another_by_total_than_by_serving() -> None:
-    managed, rented = result("sagemaker", 3.0, 0.99), result("reactive", 2.0, 0.99)
-    billed = dataclasses.replace(rented, cost=dataclasses.replace(rented.cost, overhead=5.0))
-    assert best_run([managed, billed], serving_usd) is billed
-    assert best_run([managed, billed], total_usd) is managed
-    assert best_run([], total_usd) is None
 
 
 @given(st.lists(st.tuples(st.floats(-0.02, 0.1), st.floats(0.1, 100.0), st.sampled_from(RIVALS)), min_size=1))

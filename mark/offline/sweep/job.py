@@ -36,10 +36,11 @@ class SweepJob:
 
 
 class LoadYardsticks(TypedDict):
-    """Reference and floor of one load, USD; null where there is none."""
+    """Reference and floor of one load, and the reference's total, USD; null where there is none."""
 
     reference_usd: float | None
     floor_usd: float | None
+    reference_total_usd: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +78,15 @@ def attempt_elsewhere(job: SweepJob, load: Load) -> Finished:
 
 
 def perform(job: SweepJob, load: Load) -> RunDocument | ServiceCellDocument | LoadYardsticks:
-    """The document of the job: a run without yardsticks, or `reference_usd` and `floor_usd`."""
+    """The document of the job: a run without yardsticks, or the yardsticks alone."""
     settings = Settings.model_validate(job.settings)
     if job.policy is None:
-        reference_usd, floor_usd = yardsticks_of(settings, load)
-        return {"reference_usd": reference_usd, "floor_usd": floor_usd}
+        known = yardsticks_of(settings, load)
+        return {
+            "reference_usd": known.reference_usd,
+            "floor_usd": known.floor_usd,
+            "reference_total_usd": known.reference_total_usd,
+        }
     return replay_document(settings, load, job.policy)
 
 

@@ -35,6 +35,7 @@ from mark.report.sweep.pareto import ParetoRow, SweptModel, SweptRun, format_val
 from mark.report.sweep.sweep_page import DOCUMENT_NAME, PAGE_NAME, render_sweep
 from mark.report.sweep.sweep_table import pareto_tables
 from mark.report.terminal import INTERRUPTED, note, progress, show, show_json
+from mark.simulator.experiment import Yardsticks
 
 """Exit status after Ctrl-C: 128 + SIGINT."""
 SOME_FAILED = 1
@@ -124,7 +125,7 @@ def _cells(layout: SweepLayout, outcome: SweepOutcome) -> list[dict[str, Any]]:
         result = outcome.results.get(cell.job.key)
         if result is None:
             continue
-        known = outcome.results.get(cell.yardsticks.key) or {"reference_usd": None, "floor_usd": None}
+        known = outcome.results.get(cell.yardsticks.key) or Yardsticks(None, None)._asdict()
         serving_usd, attained = result["cost_usd"]["serving"], result["slo"]["attained"]
         keeps = attained is not None and attained >= cell.target
         proven = "models" not in result or result["policy"] not in PACKED  # of whole instances, not of pods

@@ -40,12 +40,14 @@ class ComparedRun:
     """A run and its load's yardsticks: what the best fleet with perfect knowledge of it costs (None: not solved).
 
     `reference_usd` serves every request; `floor_usd` may miss what the objective allows and lies below every
-    run that keeps it. Both leave the overhead out, so they compare with the cost of serving.
+    run that keeps it. Both leave the overhead out, so they compare with the cost of serving;
+    `reference_total_usd` compares with the total.
     """
 
     result: RunResult
     reference_usd: float | None = None
     floor_usd: float | None = None
+    reference_total_usd: float | None = None
     #: Constant load, requests/s, from which MArk costs less than Lambda alone; None where none does.
     break_even_rps: float | None = None
     #: For the headline's run where variants were asked for; None elsewhere.

@@ -33,21 +33,6 @@ def best_of(
     return min(rivals, key=lambda one: (max(0.0, lacking(one)), usd(one), name(one)), default=None)
 
 
-def best_run(runs: Iterable[RunResult], usd: Callable[[RunResult], float]) -> RunResult | None:
-    """The best of the runs by that cost."""
-    return best_of(runs, lacking=lambda run: run.slo.target - run.attained, usd=usd, name=lambda run: run.policy)
-
-
-def total_usd(run: RunResult) -> float:
-    """Cost of all."""
-    return run.cost.total
-
-
-def serving_usd(run: RunResult) -> float:
-    """Cost of instances, standbys and Lambda."""
-    return run.cost.serving
-
-
 def usd_per_month(result: RunResult) -> float:
     """Total cost of a month (730 h) that is like the run."""
     return a_month(result.cost.total, result.duration_s)

@@ -74,6 +74,8 @@ class RunDocument(TypedDict):
     reference_usd: float | None
     #: Serving cost that no run that meets its objective undercuts.
     floor_usd: float | None
+    #: The reference with its disks, its addresses and the least overhead: what totals compare with.
+    reference_total_usd: float | None
     #: The total for 730 h like the run.
     usd_per_month: float | None
     #: The total for a million requests.
@@ -155,6 +157,7 @@ def run_document(run: ComparedRun) -> RunDocument:
         "cost_usd": cost_document(result.cost),
         "reference_usd": finite(run.reference_usd),
         "floor_usd": finite(run.floor_usd),
+        "reference_total_usd": finite(run.reference_total_usd),
         "usd_per_month": finite(usd_per_month(result)),
         "usd_per_million": finite(usd_per_million(result)),
         "cost_over_reference": finite(run.cost_over_reference),
