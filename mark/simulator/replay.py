@@ -135,7 +135,7 @@ def replay(
         nodes.begin()
     while engine.now < run.end_s:
         if run.note_minute():
-            if scenario.footprint.is_steered:
+            if is_steered(engine, scenario.footprint):
                 engine.let_in(steered_shares(run.pulls, scenario.entry_zones))
             progress((engine.now - scenario.start_s) / scenario.duration_s)
         stop = run.next_at() if nodes is None else min(run.next_at(), nodes.next_at())
@@ -266,7 +266,12 @@ def front_of(engine: Engine, footprint: Footprint, beside: Mapping[str, float]) 
     shares = tuple(engine.entry.items())
     if not shares:
         return None
-    return Front(shares=shares, is_steered=footprint.is_steered, beside=tuple(sorted(beside.items())))
+    return Front(shares=shares, is_steered=is_steered(engine, footprint), beside=tuple(sorted(beside.items())))
+
+
+def is_steered(engine: Engine, footprint: Footprint) -> bool:
+    """True where requests are let in where instances are: gateways that keep central queues need them evenly."""
+    return footprint.is_steered and not isinstance(engine, CentralEngine)
 
 
 def engine_setup(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> EngineSetup:

@@ -66,6 +66,7 @@ def engine(
     *,
     duration_s: float,
     give_up_s: float = 1e9,
+    zones: tuple[str, ...] = ("",),
 ) -> CentralEngine:
     instants, items = np.array(arrivals), np.array(sizes, dtype=np.int64)
     return CentralEngine(
@@ -84,6 +85,7 @@ def engine(
             noise=np.random.default_rng(2),
             sizes=lambda from_s, to_s: items[(instants >= from_s) & (instants < to_s)],
             largest=4,
+            zones=zones,
         ),
     )
 
@@ -110,6 +112,17 @@ def test_a_pool_that_stays_attains_what_a_fixed_pool_does(
     assert served.in_flight == 0
     assert served.instance + served.shed == 3000
     assert made.attained() == pytest.approx(expected.attained, abs=0.003)
+
+
+def test_what_an_instance_answers_in_another_zone_than_it_came_in_has_crossed(
+    kernel: Kernel, code: CentralCode
+) -> None:
+    arrivals = [0.37 * number for number in range(400)]
+    made = engine(kernel, code, POLICIES[0], arrivals, [1] * 400, duration_s=200.0, zones=("a", "b"))
+    made.add(FAST, standby=False, zone="a")
+    made.run_until(200.0)
+    assert made.served().instance == 400
+    assert made.crossed() == pytest.approx(200, abs=20)
 
 
 STEPS = st.lists(

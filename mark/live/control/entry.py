@@ -42,7 +42,7 @@ class LiveFront:
     """Where requests come in, as controllers and the nodes' name need it. Errors: RetryLater.
 
     crossing_usd: what a request of each model costs that crosses. is_steered: a name that clients call follows
-    `shares`; else requests come in as they do, which gateways count.
+    `shares`; else requests come in evenly or as a balancer has it, which gateways count.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class LiveFront:
         """The share of the requests that each zone with a gateway is to get; empty without zones."""
         with self._lock:
             self._look()
-            return steered_shares(_added(self._pulls.values()), sorted(set(self._zones)))
+            pulls = _added(self._pulls.values()) if self._is_steered else {}
+            return steered_shares(pulls, sorted(set(self._zones)))
 
     def _look(self) -> None:
         now = self._monotonic()
@@ -118,5 +119,9 @@ def _added(pulls: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def front_of(store: EntryStore, models: Sequence[LiveModel], *, is_steered: bool) -> LiveFront:
-    """Where the requests of these models come in."""
-    return LiveFront(store, {one.name: one.served.crossing_usd for one in models}, is_steered=is_steered)
+    """Where the requests of these models come in.
+
+    Gateways that keep central queues share instances equally, so requests come in evenly there.
+    """
+    steered = is_steered and all(one.served.central is None for one in models)
+    return LiveFront(store, {one.name: one.served.crossing_usd for one in models}, is_steered=steered)

@@ -167,8 +167,8 @@ class ModelRouter:
     def set_members(self, members: Mapping[str, Member]) -> None:
         """Take all ready agents, connected or not; early binding has no shares."""
 
-    def set_gateways(self, me: str, gateways: list[str]) -> None:
-        """Share the agents among the gateways that are up; early binding has no shares."""
+    def set_gateways(self, me: str, gateways: Mapping[str, str]) -> None:
+        """Share the agents among the gateways that are up, each with its zone; early binding has no shares."""
 
     def agent_changed(self, view: AgentView) -> None:
         """An agent's queue has changed by more than an answer to one of this gateway's requests."""

@@ -95,10 +95,12 @@ def forwarded_headers(headers: Mapping[str, str]) -> bytes:
 class Peers:
     """Membership and health of the peer gateways. Made and used in one event loop.
 
-    changed: called with the names of the gateways that are up, this one among them, where they change.
+    changed: called with the gateways that are up, this one among them, and their zones, where they change.
     """
 
-    def __init__(self, unexpected: UnexpectedErrors, changed: Callable[[list[str]], None] | None = None) -> None:
+    def __init__(
+        self, unexpected: UnexpectedErrors, changed: Callable[[Mapping[str, str]], None] | None = None
+    ) -> None:
         self._unexpected = unexpected
         self._changed = changed
         self._me: Peer | None = None
@@ -209,4 +211,5 @@ class Peers:
             for slot in range(SLOTS)
         ]  # fmt: skip
         if self._changed is not None and me is not None:
-            self._changed([me.name, *(other.peer.name for other in self._others.values() if other.is_up)])
+            there = (me, *(other.peer for other in self._others.values() if other.is_up))
+            self._changed({peer.name: peer.zone for peer in there})

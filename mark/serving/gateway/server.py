@@ -14,7 +14,7 @@ import math
 import secrets
 import socket
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import mark
@@ -139,7 +139,7 @@ class Gateway:
             served, served.central, overflow=calls, idempotency=kept, unexpected=unexpected, code=code
         )
 
-    def _share_agents(self, gateways: list[str]) -> None:
+    def _share_agents(self, gateways: Mapping[str, str]) -> None:
         self.clients.set_gateways(len(gateways), time.monotonic())
         self.agents.set_gateways(len(gateways))
         for router in self.routers.values():

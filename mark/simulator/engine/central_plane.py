@@ -19,7 +19,7 @@ from mark.dispatch.central.policy import CentralPolicy
 from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance, base_first
 from mark.domain.offering import Offering
 from mark.simulator.engine.data_plane import BLOCK_S, Engine, EngineSetup
-from mark.simulator.engine.kernel_tally import answer, second_of, shed
+from mark.simulator.engine.kernel_tally import answer, second_of, shed, zone_of_entry
 
 MS = 1000.0
 
@@ -156,6 +156,8 @@ class CentralEngine(Engine):
             arrived_at, _ = self._asked.pop(machine.serves)
             answer(arrived_at, done_at, self._rules, self._tally)
             self._tally.totals.instance += 1
+            fleet = self._fleet
+            self._tally.totals.crossed += fleet.servers[slot].zone != zone_of_entry(arrived_at, fleet.zones.entry)
             machine.serves, machine.done_at = None, math.inf
             self._queue.set_idle(machine.name)
 

@@ -57,6 +57,10 @@ def test_a_model_sees_what_the_others_pull_and_the_name_follows_all() -> None:
     assert front.shares() == pytest.approx({"a": 0.25, "b": 0.75})
 
 
+def test_requests_come_in_evenly_where_nothing_steers_them() -> None:
+    assert LiveFront(Store(), {"m": USD}, is_steered=False).shares() == {"a": 0.5, "b": 0.5}
+
+
 def test_what_is_not_steered_is_measured_and_follows_the_gateways_that_are_up() -> None:
     store, now = Store(), [0.0]
     front = LiveFront(store, {"m": USD}, is_steered=False, monotonic=lambda: now[0])

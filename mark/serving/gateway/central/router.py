@@ -84,7 +84,8 @@ class CentralRouter(ModelRouter):
             policy, slo_ms=1000 * self.objective_s, profiles_s=base_first(profiles), code=code
         )
         self._slowest_s = {name: times[-1] for name, times in profiles.items()}
-        self._gateways, self._me = [ME], ME
+        self._gateways: Mapping[str, str] = {ME: ""}
+        self._me, self._zone_of = ME, dict[str, str]()
         #: offering and version of the agents that the store knows
         self._members: dict[str, tuple[str, str]] | None = None
         self._own: dict[str, Agent] = {}
@@ -112,15 +113,16 @@ class CentralRouter(ModelRouter):
     def set_members(self, members: Mapping[str, Member]) -> None:
         """Share the agents that the store knows: other gateways share the same ones."""
         known = {name: (member.offering, member.version) for name, member in members.items()}
-        if known != self._members:
-            self._members = known
+        zones = {name: member.zone for name, member in members.items()}
+        if (known, zones) != (self._members, self._zone_of):
+            self._members, self._zone_of = known, zones
             self._take_share()
 
     def candidate_changed(self) -> None:
         """Take this gateway's share of the candidate's agents."""
         self._take_share()
 
-    def set_gateways(self, me: str, gateways: list[str]) -> None:
+    def set_gateways(self, me: str, gateways: Mapping[str, str]) -> None:
         """Share the agents anew."""
         self._me, self._gateways = me, gateways
         self._take_share()
@@ -215,7 +217,7 @@ class CentralRouter(ModelRouter):
             known = {name: (agent.offering, "new" if name in new else "") for name, agent in connected.items()}
         else:
             known = {name: one for name, one in known.items() if not one[1] or self._serves(one[1].encode())}
-        owner_of = share_instances(kinds_of(known, self._type_of), self._gateways)
+        owner_of = share_instances(kinds_of(known, self._type_of), self._gateways, self._zone_of)
         own = {
             name: agent
             for name, agent in connected.items()

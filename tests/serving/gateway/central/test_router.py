@@ -449,7 +449,7 @@ def test_an_agent_that_one_gateway_is_not_connected_to_yet_has_one_owner() -> No
     known = {agent.view.instance: member(agent) for agent in agents["g1"]}
     for name, gateway in gateways.items():
         gateway.router.set_members(known)
-        gateway.router.set_gateways(name, ["g1", "g2"])
+        gateway.router.set_gateways(name, {"g1": "", "g2": ""})
     shares = [set(gateway.router.queue.instances) for gateway in gateways.values()]
     assert not shares[0] & shares[1]
     assert (shares[0] | shares[1]) >= set(known) - {"i-0"}
@@ -473,7 +473,7 @@ def test_gateways_share_the_agents_and_one_that_dies_leaves_its_share() -> None:
     kinds = ("fast", "slow") * 3
     agents = {name: gateway.add(*kinds) for name, gateway in gateways.items()}
     for name, gateway in gateways.items():
-        gateway.router.set_gateways(name, ["g1", "g2"])
+        gateway.router.set_gateways(name, {"g1": "", "g2": ""})
     shares = {name: set(gateway.router.queue.instances) for name, gateway in gateways.items()}
     assert shares["g1"] | shares["g2"] == {f"i-{number}" for number in range(6)}
     assert [len(share) for share in shares.values()] == [3, 3]
@@ -481,7 +481,7 @@ def test_gateways_share_the_agents_and_one_that_dies_leaves_its_share() -> None:
     # the other one's agent still works on what g2 sent it: it is g1's now, and finishes that first
     busy = next(agent for agent in agents["g1"] if agent.view.instance in shares["g2"])
     busy.view.sent(time.monotonic(), busy.view.single_s)
-    gateways["g1"].router.set_gateways("g1", ["g1"])
+    gateways["g1"].router.set_gateways("g1", {"g1": ""})
     assert gateways["g1"].router.share == (6, 6)
     for _ in range(6):
         gateways["g1"].ask()
@@ -500,10 +500,10 @@ def test_a_gateway_without_a_share_binds_early() -> None:
     other = next(
         name
         for name in map(str, range(1000))
-        if share_instances({"i-0": fast.offering}, [name, "me"])["i-0"] == name
+        if share_instances({"i-0": fast.offering}, {name: "", "me": ""}, {})["i-0"] == name
     )
     fast.forced = False
-    gateway.router.set_gateways("me", ["me", other])
+    gateway.router.set_gateways("me", {"me": "", other: ""})
     for _ in range(2):
         gateway.ask()
     assert len(fast.held) == 2
