@@ -98,6 +98,19 @@ def type_facts(aws: Aws, types: Collection[str]) -> dict[str, TypeFacts]:
     return found
 
 
+def zones_by_type(aws: Aws, types: Collection[str]) -> dict[str, frozenset[str]]:
+    """The availability zones that sell each of these types; none for one that the region does not know."""
+    found: dict[str, set[str]] = {name: set() for name in types}
+    for some in _slices(sorted(types)):
+        with translated():
+            pages = aws.ec2.get_paginator("describe_instance_type_offerings").paginate(
+                LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": some}]
+            )
+            for one in (one for page in pages for one in page["InstanceTypeOfferings"]):
+                found[one["InstanceType"]].add(one["Location"])
+    return {name: frozenset(zones) for name, zones in found.items()}
+
+
 def _facts(info: InstanceTypeInfoTypeDef) -> TypeFacts:
     kinds = info["ProcessorInfo"].get("SupportedArchitectures", [])
     gpus = info.get("GpuInfo", {}).get("Gpus", [])

@@ -24,7 +24,7 @@ from mark.deployment.images import OF_ONE_PROCESSOR, remedy_of, rollout_images, 
 from mark.deployment.refresh_prices import refresh_prices
 from mark.deployment.show import offerings_line
 from mark.deployment.synth import draft
-from mark.deployment.zones import any_zones, check_zones
+from mark.deployment.zones import any_zones, check_types_by_zone, check_way_out, check_zones
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.live.models import LiveModel, make_live_models
 from mark.live.service_session import service_aws
@@ -95,9 +95,11 @@ def _findings(
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("offerings", lambda: check_offerings(models)),
         ("zones", lambda: check_zones(settings, aws)),
+        ("egress", lambda: check_way_out(settings, aws)),
         ("vCPU quotas", lambda: check_vcpus(models, aws)),
         ("Lambda", lambda: check_lambda(settings, models, aws)),
         ("instance types", lambda: check_types(prices, models, aws)),
+        ("types by zone", lambda: check_types_by_zone(settings, types_of(models), aws)),
         ("image", lambda: check_image(settings, models, aws)),
         ("machine images", lambda: check_machine_images(settings, aws)),
         ("certificate", lambda: iter((check_certificate(settings),))),
@@ -172,9 +174,14 @@ def check_offerings(models: Sequence[LiveModel]) -> Iterator[Finding]:
         yield Finding(check=f"offerings {model.name}", state="ok", message=offerings_line(model))
 
 
+def types_of(models: Sequence[LiveModel]) -> list[str]:
+    """Instance types that may be rented."""
+    return sorted({item.instance_type.name for model in models for item in model.served.offerings})
+
+
 def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
     """Check that the types that may be rented are in the region, and are what the catalogue says."""
-    names = sorted({item.instance_type.name for model in models for item in model.served.offerings})
+    names = types_of(models)
     facts_of = type_facts(aws, names)
     missing = [name for name in names if name not in facts_of]
     if missing:

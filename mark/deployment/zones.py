@@ -5,11 +5,12 @@ A zone's letter says little: an account may lack us-east-1b, and Tokyo has no ap
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from string import ascii_lowercase
 
 from mark.aws.account.preflight import available_zones, without_ipv6, zones_of
 from mark.aws.names import name_of
+from mark.aws.prices import zones_by_type
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import FAILED_NEW, Stacks, StackTemplate
 from mark.config.footprint import DEFAULT_ZONES
@@ -21,6 +22,7 @@ from mark.report.terminal import note
 NETWORK, SUBNET = "network", "AWS::EC2::Subnet"
 ASK = "aws ec2 describe-availability-zones"
 LISTED = "`rollout.network.zones`"
+IPV6_REMEDY = "add an IPv6 block and a route of ::/0 to an egress-only internet gateway, and deploy again"
 
 
 def in_zones(settings: Settings, stacks: Stacks, aws: Aws) -> Settings:
@@ -47,7 +49,7 @@ def _with_way_out(settings: Settings, aws: Aws) -> Settings:
         return settings
     note(
         f"rollout.network.egress ipv6: {', '.join(lacking)} has no IPv6 addresses, so instances get public ones; "
-        "add an IPv6 block and a route of ::/0 to an egress-only internet gateway, and deploy again"
+        f"{IPV6_REMEDY}"
     )
     changed = network.model_copy(update={"egress": "public"})
     rollout = settings.rollout.model_copy(update={"network": changed})
@@ -96,6 +98,35 @@ def check_zones(settings: Settings, aws: Aws) -> Iterator[Finding]:
         yield Finding(check="zones", state="error", message=f"only {listed}", remedy="take another region")
     else:
         yield Finding(check="zones", state="ok", message=", ".join(named or there))
+
+
+def check_types_by_zone(settings: Settings, types: Collection[str], aws: Aws) -> Iterator[Finding]:
+    """Check that each zone has the types that may be rented; those that no zone has are another finding."""
+    named, network = settings.rollout.network.zones, settings.rollout.network
+    zones = named or (zones_of(aws, network.subnets) if network.vpc else available_zones(aws)[:DEFAULT_ZONES])
+    sold = zones_by_type(aws, types)
+    lacking = {
+        zone: [name for name, there in sorted(sold.items()) if there and zone not in there] for zone in zones
+    }
+    said = [f"{zone} has no {', '.join(names)}" for zone, names in lacking.items() if names]
+    if said:
+        remedy = f"nothing must be done: requests there cross to another zone, which AWS bills; or choose {LISTED}"
+        yield Finding(check="types by zone", state="warning", message="; ".join(said), remedy=remedy)
+    else:
+        yield Finding(check="types by zone", state="ok", message=f"all in {', '.join(zones)}")
+
+
+def check_way_out(settings: Settings, aws: Aws) -> Iterator[Finding]:
+    """Check that instances have the way out that the settings name."""
+    network = settings.rollout.network
+    lacking = without_ipv6(aws, network.subnets) if network.vpc and network.egress == "ipv6" else ()
+    if lacking:
+        message = (
+            f"{', '.join(lacking)} has no IPv6 addresses, so instances get public ones, 3.65 USD a month each"
+        )
+        yield Finding(check="egress", state="warning", message=message, remedy=IPV6_REMEDY)
+    else:
+        yield Finding(check="egress", state="ok", message=network.egress)
 
 
 def _standing(stacks: Stacks, service: str) -> tuple[str, ...]:

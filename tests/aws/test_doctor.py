@@ -21,6 +21,7 @@ from mark.aws.account.preflight import (
     machine_image,
     mail_account,
     manifest_type,
+    without_ipv6,
 )
 from mark.aws.account.quotas import lambda_concurrency, read_quotas
 from mark.aws.account.role_checks import simulate, take_role
@@ -28,7 +29,7 @@ from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.ec2.inventory import list_inventory
 from mark.aws.outside_pause import read_pause
 from mark.aws.permissions.policies import statements
-from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
+from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts, zones_by_type
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Stacks
 from mark.catalog.load import load_prices
@@ -95,6 +96,10 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     )
     assert facts["g4dn.xlarge"].accelerator_count == 1
     assert set(facts) == {"c5.large", "g4dn.xlarge"}
+    assert zones_by_type(there, ["c5.large", "none"])["c5.large"] >= {"us-east-1a", "us-east-1b"}
+    assert zones_by_type(there, ["none"]) == {"none": frozenset()}
+    with pytest.raises(Misconfigured):
+        without_ipv6(there, ["subnet-0123456789abcdef0"])
     assert manifest_type(there, f"{REGISTRY}/shop/agent:1") is None
     assert manifest_type(there, f"{REGISTRY}/shop/none:1") is None
     assert is_verified(there, "a@example.org") is True

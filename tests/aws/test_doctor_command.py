@@ -71,6 +71,8 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
         "prices": "warning",
         "offerings inception-v3": "ok",
         "zones": "ok",
+        "egress": "ok",
+        "types by zone": "ok",
         "vCPUs standard spot": "warning",
         "vCPUs standard on-demand": "ok",
         "vCPUs p spot": "error",

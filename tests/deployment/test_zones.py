@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from mark.aws.stacks.cloudformation import StackState
 from mark.config.settings import Settings
-from mark.deployment.zones import check_zones, chosen_zones, in_zones, require_zones
+from mark.deployment.zones import (
+    check_types_by_zone,
+    check_way_out,
+    check_zones,
+    chosen_zones,
+    in_zones,
+    require_zones,
+)
 from mark.domain.errors import Misconfigured
 
 TOKYO = ("ap-northeast-1a", "ap-northeast-1c", "ap-northeast-1d")
@@ -120,3 +127,23 @@ def test_a_subnet_of_ones_own_without_ipv6_takes_the_dearer_way_and_says_so(
     assert capsys.readouterr().err == ""
     assert in_zones(shop(**own), stacks(), there(lacking=True)).rollout.network.egress == "public"
     assert "subnet-b has no IPv6 addresses, so instances get public ones" in capsys.readouterr().err
+    (fine,), (lacking,) = (check_way_out(shop(**own), there(lacking=lacks)) for lacks in (False, True))
+    assert (fine.state, fine.message) == ("ok", "ipv6")
+    assert lacking.state == "warning"
+    assert lacking.message.startswith("subnet-b has no IPv6 addresses")
+
+
+def test_the_doctor_says_which_zone_lacks_a_type() -> None:
+    sold = {"c5.large": TOKYO, "g4dn.xlarge": TOKYO[1:], "gone": ()}
+
+    def offered(LocationType: str, Filters: Any) -> Any:  # noqa: N803 - boto3's names
+        assert LocationType == "availability-zone"
+        listed = [(name, zone) for name in Filters[0]["Values"] for zone in sold[name]]
+        return [{"InstanceTypeOfferings": [{"InstanceType": name, "Location": zone} for name, zone in listed]}]
+
+    aws = account(TOKYO)
+    aws.ec2.get_paginator = lambda _: SimpleNamespace(paginate=offered)
+    (found,) = check_types_by_zone(shop(), sold, aws)
+    assert (found.state, found.message) == ("warning", "ap-northeast-1a has no g4dn.xlarge")
+    (found,) = check_types_by_zone(shop(zones=TOKYO[1:]), sold, aws)
+    assert (found.state, found.message) == ("ok", "all in ap-northeast-1c, ap-northeast-1d")

@@ -390,6 +390,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
             for name in (
                 "DescribeAvailabilityZones",
                 "DescribeImages",
+                "DescribeInstanceTypeOfferings",
                 "DescribeInstanceTypes",
                 "DescribeInstances",
                 "DescribeLaunchTemplateVersions",

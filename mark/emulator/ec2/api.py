@@ -55,6 +55,7 @@ MOTOS = frozenset(
         "DescribeAvailabilityZones",
         "DescribeImages",
         "DescribeInstanceTypeOfferings",
+        "DescribeInstanceTypeOfferings",
         "DescribeInstanceTypes",
         "DescribeInternetGateways",
         "DescribeKeyPairs",
