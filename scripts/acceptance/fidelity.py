@@ -37,10 +37,10 @@ PLACED_ALIKE = 0.9
 MODELS = tuple(
     ZooModel(f"small-{number}", latency_ms, peak_rps, peak_hour=0.0)
     for number, (latency_ms, peak_rps) in enumerate(
-        ((8.0, 12.0), (15.0, 8.0), (25.0, 6.0), (40.0, 4.0), (60.0, 3.0), (90.0, 2.0)), start=1
+        ((20.0, 24.0), (30.0, 18.0), (40.0, 12.0), (60.0, 10.0), (80.0, 8.0), (120.0, 6.0)), start=1
     )
 )
-"""Of the service: an instance holds several of them."""
+"""Of the service: some four instances hold them, each several."""
 
 
 def main() -> int:
@@ -95,7 +95,9 @@ def service_settings(seed: int, folder: Path, duration_s: float, policy: str, sp
     own = {"name": f"fidelity-{seed}", "port": 0, "status_port": 0, "serve": serve}
     return given.model_copy(
         update={
+            "market": Market.SPOT,
             "policies": (policy,),
+            "faults": FaultSettings(stress=1.0),
             "service": given.service.model_copy(update=own),
             "trace": given.trace.model_copy(
                 update={"start_s": WARM_UP_S, "duration_s": duration_s, "speed": speed}
