@@ -113,9 +113,9 @@ def report_service(seed: int, compared: ServiceComparison) -> bool:
         print(f"  {model} in time: {live:.4f} / {replayed:.4f}")
     for part, (live, replayed) in compared.parts_usd.items():
         print(f"  {part}, USD: {live:.4f} / {replayed:.4f}")
-    for minute, (here, there) in enumerate(compared.placed):
-        if here != there:
-            print(f"  minute {minute}: {here} / {there}")
+    for minute, both in enumerate(compared.placed):
+        if minute == 0 or both != compared.placed[minute - 1]:
+            print(f"  from minute {minute}, placed: {both[0]} / {both[1]}")
     return (
         abs(compared.total_apart) <= TOTAL
         and compared.most_apart[0] <= ATTAINED

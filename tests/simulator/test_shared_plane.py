@@ -202,7 +202,7 @@ def test_a_share_is_of_real_seconds_on_any_clock(device_kernel: DeviceKernel) ->
     """Of 4 requests/s it takes 2 and, at first, those of SHARE_S and a batch; its own instance takes the rest."""
     counted = []
     for speed in (1.0, 16.0):
-        setup = engine_setup(plain_kernel(), np.arange(240) * speed / 4.0, duration_s=60.0 * speed)
+        setup = engine_setup(plain_kernel(), [n * speed / 4.0 for n in range(240)], duration_s=60.0 * speed)
         made = SharedPlane(device_kernel, [replace(setup, speed=speed)])
         hosts, (engine,), item = HostPlane(made, [True]), made.engines, offering(rps=20.0)
         hosts.place(hosts.add(item, standby=False), 0, item, 2.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mark.config.served import each_model
 from mark.config.settings import Settings
 from mark.controller.placement_journal import PlacementDecision, PlacementHeader, PlacementJournal, read_placements
 from mark.domain.demand import UNIT_S
@@ -15,10 +14,10 @@ from mark.live.local.running import Running
 from mark.live.status.watch import view_of
 from mark.offline.experiments import warm_engine
 from mark.offline.service_members import check_same_span, replay_members, service_members
+from mark.offline.workloads import each_seeded
 from mark.report.live.service_rehearsal import ServiceComparison, placed_by_tick
 from mark.report.live.service_status import ServiceStatus
 from mark.report.terminal import note, progress
-from mark.simulator.rng import seed_of
 from mark.simulator.service_replay import ServiceJournals
 from mark.simulator.service_run import ServiceRun
 from mark.store.connect import connect
@@ -40,12 +39,9 @@ def rehearse_service(settings: Settings) -> ServiceComparison:
     Misconfigured where the models' slices differ.
     """
     replay, replayed = replay_slice(settings)
-    models = [
-        own.model_copy(update={"seed": seed_of(settings.seed, one.model)}) for own, one in each_model(settings)
-    ]
     with service(settings) as running:
         began_at = ServiceStore(connect(running.store), running.name).clock().service_at
-        loads = drive(running, models, show_live=False)
+        loads = drive(running, [own for own, _ in each_seeded(settings)], show_live=False)
         status = view_of(running).status(until=began_at + replay.duration_s)
         decisions = live_decisions(running)
     ticks = round(replay.duration_s / UNIT_S)

@@ -61,7 +61,9 @@ def test_the_worlds_are_as_far_apart_as_their_total_their_worst_model_and_their_
         placed=((BOTH, BOTH), (BOTH, ONE), (ONE, ONE), (ONE, ONE)),
     )
     assert compared.total_apart == pytest.approx(0.02)
-    assert compared.most_apart == (pytest.approx(0.02), "b")
+    apart, model = compared.most_apart
+    assert model == "b"
+    assert apart == pytest.approx(0.02)
     assert compared.placed_alike == 0.75
     assert str(compared) == (
         "Live against its replay: total +2.0 %, in time at most 2.00 points (b), "
