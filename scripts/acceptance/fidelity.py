@@ -37,7 +37,7 @@ PLACED_ALIKE = 0.9
 MODELS = tuple(
     ZooModel(f"small-{number}", latency_ms, peak_rps, peak_hour=0.0)
     for number, (latency_ms, peak_rps) in enumerate(
-        ((20.0, 24.0), (30.0, 18.0), (40.0, 12.0), (60.0, 10.0), (80.0, 8.0), (120.0, 6.0)), start=1
+        ((100.0, 8.0), (120.0, 7.0), (140.0, 6.0), (160.0, 5.0), (180.0, 4.0), (200.0, 3.0)), start=1
     )
 )
 """Of the service: some four instances hold them, each several."""
@@ -92,10 +92,12 @@ def service_settings(seed: int, folder: Path, duration_s: float, policy: str, sp
         write_trace(trace, file)
         slices[model.name] = TraceSettings(file=str(file), start_s=WARM_UP_S, duration_s=duration_s, speed=speed)
     serve = tuple(one.model_copy(update={"trace": slices[one.model]}) for one in given.service.serve)
-    own = {"name": f"fidelity-{seed}", "port": 0, "status_port": 0, "serve": serve}
+    # one gateway: with two, clients here go to both alike, those of a replay to where the instances are
+    own = {"name": f"fidelity-{seed}", "port": 0, "status_port": 0, "gateways": 1, "serve": serve}
     return given.model_copy(
         update={
             "market": Market.SPOT,
+            "rollout": given.rollout.model_copy(update={"nodes": 1}),
             "policies": (policy,),
             "faults": FaultSettings(stress=1.0),
             "service": given.service.model_copy(update=own),
