@@ -77,9 +77,11 @@ def replay_slice(settings: Settings) -> tuple[ServiceRun, list[PlacementDecision
 
 
 def live_decisions(running: Running) -> list[PlacementDecision]:
-    """Those of the live controller, from its journal."""
+    """Those of the live controllers, one after the other, from their journal."""
     store = ServiceStore(connect(running.store), running.name)
-    return list(read_placements(store.journal_lines(SHARED), skip=lambda line: note(line.words))[1])
+    segments = (store.journal_lines(SHARED, segment) for segment in store.journal_segments(SHARED))
+    read = (read_placements(lines, skip=lambda line: note(line.words))[1] for lines in segments)
+    return [decision for decisions in read for decision in decisions]
 
 
 def _live_parts(status: ServiceStatus) -> dict[str, float]:
