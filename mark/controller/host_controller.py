@@ -144,6 +144,7 @@ class HostController:
         #: What became of launches, of offerings whose instances did not become ready.
         self.launches = tuple(launches)
         self._next_decision_at, self._decided_at = start_at + PACK_EVERY_S, start_at
+        self._placed_at = start_at
         #: Spending limit and instances of the last decision; an instance that holds nothing was in none.
         self._decided_under = SpendingLimit.NONE
         self._decided_on = frozenset(name for name, tenants in self._wanted.items() if tenants)
@@ -156,7 +157,8 @@ class HostController:
     @property
     def next_at(self) -> float:
         """When it is to be called next, unless something happens before."""
-        return min((self._next_decision_at, *self._leaves_at.values()))
+        leaves = (at + late_s for at in self._leaves_at.values() for late_s in (0.0, LATE_S))
+        return min((self._next_decision_at, *(at for at in leaves if at > self._placed_at)))
 
     @property
     def pulls(self) -> dict[str, float]:
@@ -344,6 +346,7 @@ class HostController:
 
     def _place(self, now: float) -> None:
         """Load what is wanted where it is not, and take away what is not wanted any more."""
+        self._placed_at = now
         staying = {item.id: item for item in self._cloud.observe() if item.stays}
         self._ready = {name: item for name, item in staying.items() if item.state is InstanceState.READY}
         self._boots_until = {

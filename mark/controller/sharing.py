@@ -141,7 +141,7 @@ def own_history(history: Demand, planned_rps: float) -> Demand:
     """The part of a load that is left for the model's own fleet where shared instances are to take so much.
 
     Where they carry all that is expected now, they are taken to have carried all that came before, at each hour
-    with the capacity that its own decision would have given.
+    with the capacity that its own decision would have given. A later decision is about all of it (`Demand.whole`).
     """
     rates = in_blocks(np.array(expected_load(history).mean_rps, np.float64))
     taken_rps = math.inf if rates.max(initial=0.0) <= planned_rps else planned_rps
@@ -149,6 +149,7 @@ def own_history(history: Demand, planned_rps: float) -> Demand:
         history,
         mean_rps=tuple(max(0.0, rate - taken_rps) for rate in history.mean_rps),
         max_rps=tuple(max(0.0, rate - taken_rps) for rate in history.max_rps),
+        shared_rps=tuple(min(rate, taken_rps) for rate in history.mean_rps) if taken_rps else (),
     )
 
 

@@ -19,7 +19,7 @@ from mark.config.policies import (
     sized_model,
     usable_cache,
 )
-from mark.config.served import each_model, lacks_torch, model_names
+from mark.config.served import lacks_torch, model_names
 from mark.config.service import Mode, ServedSettings, Sharing
 from mark.config.settings import Settings
 from mark.config.telemetry import telemetry_of
@@ -33,7 +33,7 @@ from mark.domain.objective import Slo
 from mark.domain.plan import Excuse
 from mark.live.backend_specs import Tensors, backend_spec, can_switch, has_packages, tensors_of
 from mark.offline.own_model.targets import existing_source
-from mark.offline.workloads import chosen_workload
+from mark.offline.workloads import chosen_workload, each_seeded
 from mark.plugins.packages import REQUIREMENTS
 from mark.policies.assemble import Assembly
 from mark.policies.bundles import PolicyBundle
@@ -102,7 +102,7 @@ def make_live_models(settings: Settings, known: Mapping[str, Tensors] = NOTHING)
                 f"a model cannot be named {second} beside {name}, whose second function has that name; rename it"
             )
     check_events(settings, names)
-    models = [_make(one, entry, settings.service.name, known) for one, entry in each_model(settings)]
+    models = [_make(one, entry, settings.service.name, known) for one, entry in each_seeded(settings)]
     budget = settings.policy.budget_usd_per_hour
     if budget is not None and all(model.bundle.controller.pool is None for model in models):
         raise Misconfigured(

@@ -9,7 +9,6 @@ from dataclasses import replace
 from mark.catalog.commitment_bill import left_by_standing
 from mark.config.footprint import footprint_of
 from mark.config.policies import chosen_overrides, usable_cache
-from mark.config.served import each_model
 from mark.config.service import ServedSettings, Sharing
 from mark.config.settings import Settings
 from mark.domain.commitments.owned import Commitments
@@ -17,12 +16,11 @@ from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
 from mark.domain.service_cap import NOTHING, ServiceCap, Takes, takes_of
 from mark.offline.experiments import make_experiment, replayed_commitments
-from mark.offline.workloads import chosen_workload
+from mark.offline.workloads import chosen_workload, each_seeded
 from mark.report.formatting import format_duration
 from mark.simulator.engine.compiled import compiled_device_kernel, compiled_kernel
 from mark.simulator.experiment import Experiment, Progress
 from mark.simulator.results import RunResult
-from mark.simulator.rng import seed_of
 from mark.simulator.service_replay import NOWHERE, Member, ServiceJournals, replay_service
 from mark.simulator.service_run import ServiceRun, join_runs
 from mark.simulator.workload import Workload
@@ -42,8 +40,7 @@ def service_members(settings: Settings, load_of: LoadOf = recorded_load) -> list
     """The models in their order. Misconfigured names the model whose settings do not do."""
     members: list[Member] = []
     floors: list[Takes] = []
-    for merged, entry in each_model(settings):
-        own = merged.model_copy(update={"seed": seed_of(settings.seed, entry.model)})
+    for own, entry in each_seeded(settings):
         try:
             experiment = make_experiment(
                 own, workload=load_of(own, entry), owned=Commitments(), market_seed=settings.seed

@@ -6,6 +6,8 @@ fleet's: its controller sees, and plans for, what is left. A model alone is repl
 
 from __future__ import annotations
 
+import math
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -129,9 +131,8 @@ def _market_seed(scenario: Scenario) -> int:
 
 
 def _is_plain(experiment: Experiment, ready: Ready) -> bool:
-    """Requests with sizes, variants and a rehearsal's clock are replayed model by model yet."""
-    workload = experiment.spec.workload
-    return workload.sizes is None and workload.speed == 1.0 and ready.bundle.variants is None
+    """Requests with sizes and variants are replayed model by model yet."""
+    return experiment.spec.workload.sizes is None and ready.bundle.variants is None
 
 
 def _one_by_one(
@@ -167,7 +168,7 @@ class _Together:
     ) -> None:
         self._models = [member.experiment for member in members]
         self._ready = ready
-        self._loads: dict[int, Demand] = {}
+        self._loads: dict[int, tuple[Demand, Demand]] = {}
         self._commitments, self._owned = owned, OwnedService(owned, {})
         scenarios = [model.scenario for model in self._models]
         plain, shared = kernels
@@ -200,13 +201,19 @@ class _Together:
         self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready])
 
     def _history(self, number: int, at: float, units: int) -> Demand:
-        """Load of a model before an instant: a part of all that comes, where it is a unit's first one."""
-        if at % UNIT_S:
-            return self._models[number].spec.workload.history(at, units)
+        """Load of a model in the units that have ended by then: those before the run, and those of the run."""
         if number not in self._loads:
-            self._loads[number] = self._models[number].spec.workload.demand(0.0, self._end_s)
-        load, end = self._loads[number], round(at / UNIT_S)
-        return replace(load, end_at=at, mean_rps=load.mean_rps[:end], max_rps=load.max_rps[:end]).last(units)
+            workload = self._models[number].spec.workload
+            self._loads[number] = (
+                workload.history(self._start_s, sys.maxsize),
+                workload.demand(self._start_s, self._end_s),
+            )
+        (past, run), ended = self._loads[number], math.floor((at - self._start_s) / UNIT_S)
+        return Demand(
+            end_at=self._start_s + ended * UNIT_S,
+            mean_rps=(*past.mean_rps, *run.mean_rps[:ended])[-units:],
+            max_rps=(*past.max_rps, *run.max_rps[:ended])[-units:],
+        )
 
     def run(self, open_journal: OpenJournal, progress: Progress) -> ServiceReplay:
         """From the first fleet to the end."""

@@ -253,9 +253,9 @@ class _Held:
         """Requests/s that shared instances took in the last minute."""
         return self._plane.shared_rps(self._numbers[model])
 
-    def has_own(self, _model: str) -> bool:
-        """True: a replay gives a fleet the time that a boot is planned with."""
-        return True
+    def has_own(self, model: str) -> bool:
+        """True where an instance of its own takes requests."""
+        return self._plane.has_own(self._numbers[model])
 
     def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
         """Have it hold these models."""

@@ -18,6 +18,7 @@ from mark.controller.sharing import (
     in_blocks,
     memory_gib,
     need_of,
+    own_history,
     share_instances,
     shared_offering,
     shared_offerings,
@@ -139,6 +140,18 @@ def test_a_load_that_rises_is_expected_to_go_on() -> None:
     assert set(expected_load(history, rising=True).mean_rps) == {4.0}
     falling = load(*yesterday, *[1.0] * 60)
     assert set(expected_load(falling, rising=True).mean_rps) == {2.0}
+
+
+@given(
+    rates=st.lists(st.floats(0.0, 100.0), min_size=1, max_size=40),
+    planned_rps=st.one_of(st.just(0.0), st.floats(0.1, 120.0)),
+)
+def test_what_is_left_for_a_models_own_fleet_and_what_shared_instances_took_is_the_whole_load(
+    rates: list[float], planned_rps: float
+) -> None:
+    """A running service decides again by it."""
+    history = load(*rates)
+    assert own_history(history, planned_rps).whole.mean_rps == pytest.approx(history.mean_rps)
 
 
 def test_a_decision_stands_when_it_is_made_again() -> None:

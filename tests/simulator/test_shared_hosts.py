@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mark.controller import host_controller
-from mark.controller.host_controller import HAND_OVER_S, SOON_S
+from mark.controller.host_controller import HAND_OVER_S, LATE_S, SOON_S
 from mark.controller.placement_journal import placement_mismatches
 from mark.controller.sharing import LOAD_S, PACK_EVERY_S, Sharer
 from mark.domain.demand import Demand
@@ -152,7 +152,7 @@ def script(monkeypatch: pytest.MonkeyPatch, before: Sequence[int], after: Sequen
 def test_whom_lambda_does_not_answer_stays_until_its_own_fleet_has_booted_where_nothing_is_shared_any_more(
     device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The instance is drained after that."""
+    """The instance is drained after that, or when it would have booted again."""
     script(monkeypatch, (0, 1), ())
     plane, hosts = hosts_of(
         device_kernel, lambda *_: 1.0, arrivals=((), ()), faults=FaultScript(stress=0.0), with_lambda=False
@@ -161,7 +161,10 @@ def test_whom_lambda_does_not_answer_stays_until_its_own_fleet_has_booted_where_
     go(plane, hosts, leaves_at - 1.0)
     assert [len(engine.accepting) for engine in plane.engines] == [1, 1]
     assert hosts.shared_rps(0) is None, "its own fleet is planned as if nobody else answered"
+    plane.engines[0].add(ON_DEMAND, standby=False)
     go(plane, hosts, leaves_at + SOON_S)
+    assert list(hosts.tenants().values()) == [("m1",)], "it has no instance of its own yet"
+    go(plane, hosts, leaves_at + LATE_S + SOON_S)
     assert not hosts.tenants()
 
 
@@ -178,6 +181,8 @@ def test_a_model_that_answers_when_its_time_is_over_is_handed_over_once(
         faults=FaultScript(stress=0.0),
         with_lambda=False,
     )
+    go(plane, hosts, leaves_at - 0.005)
+    plane.engines[2].add(ON_DEMAND, standby=False)
     go(plane, hosts, leaves_at)
     assert hosts.tenants() == {"i-000001": ("m0", "m1", "m2")}
     go(plane, hosts, leaves_at + SOON_S)

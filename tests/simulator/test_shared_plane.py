@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mark.controller.policy import MonitorPolicy
+from mark.dispatch.device import SHARE_S
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.domain.objective import Slo
 from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_device_kernel, plain_kernel
@@ -194,6 +196,21 @@ def test_requests_of_a_lost_instance_are_counted_once(
     assert engine.on_shared() == served.instance == (load.size if redispatch and is_another_there else 0)
     assert served.shed == (0 if redispatch else load.size)
     assert engine.window_counts(0.0, 5.0).tolist() == [load.size - engine.on_shared()]
+
+
+def test_a_share_is_of_real_seconds_on_any_clock(device_kernel: DeviceKernel) -> None:
+    """Of 4 requests/s it takes 2 and, at first, those of SHARE_S and a batch; its own instance takes the rest."""
+    counted = []
+    for speed in (1.0, 16.0):
+        setup = engine_setup(plain_kernel(), [n * speed / 4.0 for n in range(240)], duration_s=60.0 * speed)
+        made = SharedPlane(device_kernel, [replace(setup, speed=speed)])
+        hosts, (engine,), item = HostPlane(made, [True]), made.engines, offering(rps=20.0)
+        hosts.place(hosts.add(item, standby=False), 0, item, 2.0)
+        engine.add(item, standby=False)
+        made.run_until(60.0 * speed)
+        counted.append(engine.on_shared())
+    assert counted[0] == counted[1] == pytest.approx(2.0 * (60.0 + SHARE_S), abs=2)
+    assert engine.shared_rps() == pytest.approx(2.0, abs=0.3), "of the trace's, 16 for each that came"
 
 
 def test_what_is_handed_over_is_load_of_the_models_own_fleet(device_kernel: DeviceKernel) -> None:

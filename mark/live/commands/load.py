@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import signal
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
@@ -64,6 +64,15 @@ class LoadOptions:
     key_file: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ModelLoad:
+    """Requests to a model. due_s: seconds from the start. sizes: their items, None where all have one."""
+
+    model: RunningModel
+    due_s: NDArray[np.float64]
+    sizes: NDArray[np.int64] | None = None
+
+
 class LoadDocument(TypedDict):
     """The document of `mark load --json` (docs/json.md)."""
 
@@ -91,8 +100,11 @@ def load_service(options: LoadOptions, *, as_json: bool) -> None:
         raise Misconfigured(_nothing_due(options))
     model = chosen(running, options.model)
     with progress() as report:
-        result = send(
-            running, model, due_s, sizes, speed=options.speed, report=lambda share: report("sending", share)
+        (result,) = send(
+            running,
+            [ModelLoad(model, due_s, sizes)],
+            speed=options.speed,
+            report=lambda share: report("sending", share),
         )
     document = load_document(result)
     if as_json:
@@ -150,37 +162,41 @@ def _nothing_due(options: LoadOptions) -> str:
 
 def send(
     running: Running,
-    model: RunningModel,
-    due_s: NDArray[np.float64],
-    sizes: NDArray[np.int64] | None = None,
+    loads: Sequence[ModelLoad],
     *,
     speed: float,
     report: Callable[[float], None] = lambda _share: None,
-) -> LoadResult:
-    """Send the requests of a load; the service's clock runs `speed` times as fast meanwhile."""
-    length_s = float(due_s[-1]) if due_s.size else 0.0
+) -> list[LoadResult]:
+    """Send the loads of several models at once; the service's clock runs `speed` times as fast meanwhile.
+
+    report: told the share of a load that is sent.
+    """
+    length_s = max((float(one.due_s[-1]) for one in loads if one.due_s.size), default=0.0)
     adopt_wall(ServiceStore(connect(running.store), running.name))
     began_wall = steady_time() + LEAD_S
     with run_clock(running, speed=speed, from_wall=began_wall, for_s=length_s):
-        return uvloop.run(_send(running, model, due_s, sizes, began_wall, report))
+        return uvloop.run(_send_all(running, loads, began_wall, report))
+
+
+async def _send_all(
+    running: Running, loads: Sequence[ModelLoad], began_wall: float, report: Callable[[float], None]
+) -> list[LoadResult]:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+    return await asyncio.gather(*(_send(running, one, began_wall, stop, report) for one in loads))
 
 
 async def _send(
-    running: Running,
-    model: RunningModel,
-    due_s: NDArray[np.float64],
-    sizes: NDArray[np.int64] | None,
-    began_wall: float,
-    report: Callable[[float], None],
+    running: Running, sent: ModelLoad, began_wall: float, stop: asyncio.Event, report: Callable[[float], None]
 ) -> LoadResult:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
-    load = Load(_target(running, model), objective_s=model["latency_ms"] / 1000, run_id=secrets.token_hex(4))
+    load = Load(
+        _target(running, sent.model), objective_s=sent.model["latency_ms"] / 1000, run_id=secrets.token_hex(4)
+    )
     await load.connect()
     ahead_s = began_wall - steady_time()
     return await load.run(
-        (due_s + ahead_s).tolist(),
-        None if sizes is None else sizes.tolist(),
+        (sent.due_s + ahead_s).tolist(),
+        None if sent.sizes is None else sent.sizes.tolist(),
         stop=stop,
         progress=lambda _result, share: report(share),
     )

@@ -19,7 +19,15 @@ from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.live.commands.down import end
-from mark.live.commands.load import LoadDocument, LoadOptions, chosen, due_requests, load_document, send
+from mark.live.commands.load import (
+    LoadDocument,
+    LoadOptions,
+    ModelLoad,
+    chosen,
+    due_requests,
+    load_document,
+    send,
+)
 from mark.live.commands.up import heeding_ends, start
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.running import Running
@@ -73,7 +81,7 @@ def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
     result, replay_orders = replay_slice(settings)
     with service(settings) as running:
         began_at = ServiceStore(connect(running.store), running.name).clock().service_at
-        load = drive(running, settings, show_live=show_live)
+        (load,) = drive(running, [settings], show_live=show_live)
         end_at = began_at + result.duration_s  # the clock goes on until the last answer, and after it
         status = view_of(running).status(until=end_at)
         live = next(m for m in status.models if m.name == settings.model)
@@ -125,9 +133,30 @@ def service(settings: Settings) -> Iterator[Running]:
             end(running.pid)
 
 
-def drive(running: Running, settings: Settings, *, show_live: bool) -> LoadDocument:
-    """Send the slice's requests, interrupt as the settings say; what the clients saw."""
+def drive(running: Running, models: Sequence[Settings], *, show_live: bool) -> list[LoadDocument]:
+    """Send the slice's requests to each model, interrupt as the settings say; what its clients saw.
+
+    models: the settings of each, which have the slice and its speed in common.
+    """
+    settings = models[0]
     speed = settings.trace.speed
+    loads = [_load(running, one) for one in models]
+    over = threading.Event()
+    threads = [threading.Thread(target=_interrupt, args=(running, settings, speed, over), daemon=True)]
+    if show_live:
+        threads.append(threading.Thread(target=_show, args=(running, over), daemon=True))
+    for thread in threads:
+        thread.start()
+    try:
+        return [load_document(result) for result in send(running, loads, speed=speed)]
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _load(running: Running, settings: Settings) -> ModelLoad:
+    """The requests that a replay draws by the same settings."""
     options = LoadOptions(
         service=running.name,
         model=settings.model,
@@ -136,25 +165,12 @@ def drive(running: Running, settings: Settings, *, show_live: bool) -> LoadDocum
         mean_rps=settings.trace.mean_rps,
         start_s=settings.trace.start_s,
         duration_s=settings.trace.duration_s,
-        speed=speed,
+        speed=settings.trace.speed,
         seed=settings.seed,
         sizes=chosen_sizes(settings, chosen_model(settings)),
         reading=TraceReading.of(settings),
     )
-    due_s, sizes = due_requests(options)
-    model = chosen(running, settings.model)
-    over = threading.Event()
-    threads = [threading.Thread(target=_interrupt, args=(running, settings, speed, over), daemon=True)]
-    if show_live:
-        threads.append(threading.Thread(target=_show, args=(running, over), daemon=True))
-    for thread in threads:
-        thread.start()
-    try:
-        return load_document(send(running, model, due_s, sizes, speed=speed))
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
+    return ModelLoad(chosen(running, settings.model), *due_requests(options))
 
 
 def journal_orders(running: Running, model: str, *, until: float) -> OrderCounts:

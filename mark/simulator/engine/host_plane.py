@@ -68,6 +68,10 @@ class HostPlane:
         engine.accept(row)
         engine.give_share(row, share_rps)
 
+    def has_own(self, model: int) -> bool:
+        """True where an instance of the model's own takes requests."""
+        return self._plane.engines[model].own > 0
+
     def hand_over(self, device: int, model: int) -> None:
         """Count its requests there as load of its own fleet to come, until it is evicted."""
         self._plane.engines[model].give_share(self._rows[device][model], 0.0)

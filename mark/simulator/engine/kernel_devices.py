@@ -294,7 +294,7 @@ def _offer(
     in_share: only where the tenant has not taken what was planned for it.
     """
     row = _route(now, deadline_at, rows, rules, fleet, devices)
-    if row == NONE or (in_share and not has_share(now, fleet.servers[row])):
+    if row == NONE or (in_share and not has_share(now / rules.speed, fleet.servers[row])):  # of real seconds
         return BOUNCED
     servers, tenants = fleet.servers, _working(row, fleet, devices)
     server = servers[row]

@@ -239,7 +239,8 @@ class ModelEngine(Engine):
         if share_rps is None:
             self._alone.add(slot)
         else:
-            server.share_left, server.share_at = math.inf, self._now  # as much as it may take at once
+            server.share_left = math.inf  # as much as it may take at once
+            server.share_at = self._now / self._speed
             self.give_share(slot, share_rps)
         self._plane.join(slot, device)
         return slot
@@ -265,7 +266,7 @@ class ModelEngine(Engine):
         """Requests/s that shared instances took in the last minute."""
         until = math.floor(self._now - self._rules.start_at)
         took = self._tally.seconds.on_shared[max(0, until - 60) : until]
-        return float(took.mean()) if took.size else 0.0
+        return self._speed * float(took.mean()) if took.size else 0.0
 
     def accept(self, slot: int) -> None:
         """Give this tenant new requests, again where that was stopped."""
