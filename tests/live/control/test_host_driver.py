@@ -12,7 +12,7 @@ import pytest
 
 from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.controller.limits.spending_limit import no_spending_limit
-from mark.controller.placement_journal import PlacementDecision, PlacementHeader, read_placements
+from mark.controller.placement_journal import Decided, PlacementDecision, PlacementHeader, read_placements
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import FleetView, Role
@@ -51,6 +51,7 @@ def driver_of(
         cloud=cloud,
         journal=journal,
         header=HEADER,
+        decided=Decided(),
         loads={},
         spending_limit=limit,
         began_at=0.0,
