@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import sub
 
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard
@@ -298,8 +299,10 @@ class DriverFactory:
 
 
 def _left(setup: ForecasterSetup, planned_rps: float) -> ForecasterSetup:
-    """The load that came before, less what shared instances will take."""
-    return replace(setup, history=own_history(setup.history, planned_rps))
+    """The load that came before, less what shared instances will take: the next decision about them knows that."""
+    left = own_history(setup.history, planned_rps)
+    taken = tuple(map(sub, setup.history.mean_rps, left.mean_rps))
+    return replace(setup, history=replace(left, shared_rps=taken))
 
 
 def announced_events(store: ServiceStore, model: str) -> Events:
