@@ -6,7 +6,8 @@ Lambda cannot answer in time is first loaded where it moves to; where it moves t
 gets time to boot, and more where it is late.
 
 It acts through two ports, the cloud and what its instances hold, so a replay and a live service run the same code.
-Whoever takes over goes on from what they say.
+A decision is written down when it is done. Whoever takes over goes on from the last one, and makes one anew that
+was not: until then nothing is wanted but what was written.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ from typing import Protocol
 
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord, note_launches
 from mark.controller.limits.spending_limit import no_spending_limit
-from mark.controller.placement_journal import PlacementDecision, PlacementJournal
+from mark.controller.placement_journal import Decided, PlacementDecision, PlacementJournal
 from mark.controller.placement_orders import eviction_orders, launch_reason, tenant_orders
 from mark.controller.runner import no_front
 from mark.controller.sharing import (
     HISTORY_UNITS,
-    MOST_BUSY,
     PACK_EVERY_S,
     Sharer,
     memory_gib,
@@ -90,22 +90,14 @@ def as_it_is(packing: Packing, _histories: Sequence[Demand]) -> Packing:
     return packing
 
 
-def planned_tenants(specs: Iterable[TenantSpec]) -> tuple[Tenant, ...]:
-    """The tenants as they were planned, of what an instance was told; those that are handed over are none."""
-    return tuple(
-        Tenant(model=one.model, capacity_rps=MOST_BUSY * one.share_rps)
-        for one in sorted(specs)
-        if one.share_rps > 0.0
-    )
-
-
 class HostController:
     """The controller of a service's shared instances. It is called with the time, which never goes back.
 
-    sharers: the models. history: the load of each, by its number, until an instant. told: what instances were told
-    to hold that are there already. launches: those of whoever acted before. zones: those that launches may go to.
-    front: where requests come in. limit: what may be rented now; under any nothing more is, under a pause nothing
-    is shared. within_cap: cuts a decision to what the service's cap leaves it, by the loads of its models.
+    sharers: the models. history: the load of each, by its number, until an instant. decided, told, launches: of
+    whoever acted before: decisions, what instances were told to hold, and what became of launches. zones: those
+    that launches may go to. front: where requests come in. limit: what may be rented now; under any nothing more
+    is, under a pause nothing is shared. within_cap: cuts a decision to what the service's cap leaves it, by the
+    loads of its models.
     """
 
     def __init__(  # noqa: PLR0913 it is given every port
@@ -117,6 +109,7 @@ class HostController:
         history: Callable[[int, float, int], Demand],
         start_at: float,
         journal: PlacementJournal,
+        decided: Decided | None = None,
         told: Mapping[str, Sequence[TenantSpec]] | None = None,
         launches: Sequence[LaunchRecord] = (),
         limit: Callable[[], SpendingLimit] = no_spending_limit,
@@ -132,7 +125,7 @@ class HostController:
         self._count, self._limit, self._within_cap = 0, limit, within_cap
         #: As `Hosts` was told last, by instance and model.
         self._told = {name: {one.model: one for one in specs} for name, specs in (told or {}).items()}
-        self._wanted: Placement = {name: planned_tenants(specs.values()) for name, specs in self._told.items()}
+        self._wanted: Placement = decided.placement if decided is not None else {}
         #: Orders of the decision that is made now, and the tokens of its next ones.
         self._ordered: list[PlacementOrder] = []
         self._tokens: Iterator[str] = iter(())
@@ -143,10 +136,13 @@ class HostController:
         self._zones, self._front = zones, front
         #: What became of launches, of offerings whose instances did not become ready.
         self.launches = tuple(launches)
-        self._next_decision_at, self._decided_at = start_at + PACK_EVERY_S, start_at
+        last = decided.last if decided is not None else None
+        self._next_decision_at, self._decided_at = (
+            (start_at, start_at) if last is None else (last.next_at, last.at)
+        )
         self._placed_at = start_at
         #: Spending limit and instances of the last decision; an instance that holds nothing was in none.
-        self._decided_under = SpendingLimit.NONE
+        self._decided_under = SpendingLimit.NONE if last is None else last.limit
         self._decided_on = frozenset(name for name, tenants in self._wanted.items() if tenants)
         self._ready: dict[str, Instance] = {}
         #: Until when each instance may boot.
@@ -219,13 +215,14 @@ class HostController:
 
     @property
     def _is_outdated(self) -> bool:
-        """True under another spending limit, or where an instance is there that nothing was decided about.
+        """True under another spending limit, without an instance that is wanted, or with one that nobody knows.
 
         One whose launch AWS took later, or that booted when the one who ordered it was lost, would be paid for
         nothing.
         """
-        is_new = any(item.stays and item.id not in self._decided_on for item in self._cloud.observe())
-        return is_new or self._limit() is not self._decided_under
+        staying = {item.id for item in self._cloud.observe() if item.stays}
+        is_other = not (staying <= self._decided_on and self._wanted.keys() <= staying)
+        return is_other or self._limit() is not self._decided_under
 
     def decide(self, now: float) -> None:
         """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
@@ -281,6 +278,8 @@ class HostController:
                 orders=tuple(self._ordered),
                 worth_usd_per_hour=packing.worth_usd_per_hour,
                 unchanged_usd_per_hour=packing.unchanged_usd_per_hour,
+                next_at=self._next_decision_at,
+                limit=limit,
             )
         )
 
@@ -316,8 +315,9 @@ class HostController:
         return best_zone(prices, front, pulls, self._pull(host.placed))
 
     def _pull(self, tenants: Iterable[Tenant]) -> float:
-        """What these tenants of an instance pull, USD an hour."""
-        return sum(HOUR_S * one.capacity_rps * self._sharers[one.model].crossing_usd for one in tenants)
+        """What these tenants of an instance pull, USD an hour; a model that is served no longer pulls nothing."""
+        served = (one for one in tenants if one.model in self._sharers)
+        return sum(HOUR_S * one.capacity_rps * self._sharers[one.model].crossing_usd for one in served)
 
     def _launched(self, host: HostUse, now: float) -> HostUse:
         """The same host; one that is not there yet is ordered, and keeps no name where that is refused."""

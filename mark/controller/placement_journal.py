@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from mark.controller.journal import Skip, opened, parsed_lines
 from mark.controller.tenancy import ExpectedLoad, HostUse
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.documents import plain
 from mark.domain.fleet import Instance
 from mark.domain.placement import Place, Placement, PlacementOrder, Tenant, placed, remaining
@@ -66,6 +67,10 @@ class PlacementDecision:
     #: What this saves, less rents, launches and loading; the same where all stays as it is.
     worth_usd_per_hour: float
     unchanged_usd_per_hour: float
+    #: When it is decided anew, unless something happens before.
+    next_at: float = 0.0
+    #: The spending limit that it was made under.
+    limit: SpendingLimit = SpendingLimit.NONE
 
     @property
     def gain_usd_per_hour(self) -> float:
@@ -112,6 +117,14 @@ class PlacementStep:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """The point where the controller that wrote a journal stopped; without a decision, where that began."""
+
+    placement: Placement = field(default_factory=dict)
+    last: PlacementDecision | None = None
+
+
 _HEADER = TypeAdapter(PlacementHeader)
 _DECISION = TypeAdapter(PlacementDecision)
 
@@ -144,6 +157,14 @@ def placement_steps(decisions: Iterable[PlacementDecision], begun: Placement = N
         )
         after = reduce(placed, decision.orders, before)
         yield PlacementStep(decision=decision, before=before, after=after, lost=lost)
+
+
+def decided(header: PlacementHeader, decisions: Iterable[PlacementDecision]) -> Decided:
+    """Fold a journal."""
+    found = Decided(placement=header.placement)
+    for step in placement_steps(decisions, header.placement):
+        found = Decided(placement=step.after, last=step.decision)
+    return found
 
 
 def placement_mismatches(

@@ -79,6 +79,8 @@ class PublishedHosts:
     hosts: tuple[PublishedHost, ...] = ()
     #: What became of launches, of offerings whose instances did not become ready: for who takes over.
     launches: tuple[LaunchRecord, ...] = ()
+    #: Launches that AWS may not list yet, as `run/token`, and until when they are awaited: for who takes over.
+    ordered: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

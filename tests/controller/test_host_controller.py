@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mark.controller.host_controller import HAND_OVER_S, LATE_S, HostController
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord
-from mark.controller.placement_journal import PlacementDecision
+from mark.controller.placement_journal import Decided, PlacementDecision
 from mark.controller.sharing import PACK_EVERY_S, Sharer
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import Demand
@@ -15,6 +15,7 @@ from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.host_spec import TenantSpec
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.orders import Drain, Fact, Launch, LaunchFailed, Order
+from mark.domain.placement import Tenant
 from tests.planner.builders import offering
 
 SLO = Slo(latency_s=0.6, target=0.98)
@@ -108,8 +109,8 @@ def controller(
     cloud: FakeCloud,
     hosts: FakeHosts,
     *,
-    told: Mapping[str, Sequence[TenantSpec]] | None = None,
     launches: Sequence[LaunchRecord] = (),
+    begun: Decided | None = None,
     limits: Sequence[SpendingLimit] = (),
     load_rps: Callable[[float], float] = lambda _: 1.5,
 ) -> HostController:
@@ -129,7 +130,8 @@ def controller(
         ),
         start_at=0.0,
         journal=decisions,
-        told=told,
+        decided=begun,
+        told=hosts.held,
         launches=launches,
         limit=lambda: limits[-1] if limits else SpendingLimit.NONE,
     )
@@ -138,11 +140,22 @@ def controller(
 def test_an_instance_that_booted_when_its_leader_was_lost_is_used_at_once() -> None:
     cloud, hosts = FakeCloud(), FakeHosts()
     controller(cloud, hosts).decide(0.0)
-    after = controller(cloud, hosts, told=hosts.held)
+    after = controller(cloud, hosts)
     cloud.boot()
     after.tick(5.0)
     assert len(cloud.launched) == 1
     assert hosts.loaded("i-0") == set(MODELS)
+
+
+def test_a_model_that_is_served_no_longer_leaves_with_the_next_decision() -> None:
+    cloud, hosts = FakeCloud(), FakeHosts()
+    controller(cloud, hosts).decide(0.0)
+    cloud.boot()
+    tenants = tuple(Tenant(model=name, capacity_rps=1.0) for name in ("gone", *MODELS))
+    after = controller(cloud, hosts, begun=Decided(placement={"i-0": tenants}))
+    after.tick(5.0)
+    assert after.pulls == {"": 0.0}
+    assert {one.model for one in after.placement["i-0"]} == set(MODELS)
 
 
 def test_an_instance_whose_launch_was_throttled_is_used_once_it_is_there() -> None:

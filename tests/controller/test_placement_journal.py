@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.controller.placement_journal import (
+    Decided,
     PlacementDecision,
     PlacementHeader,
+    decided,
     decision_line,
     placement_header_line,
     placement_mismatches,
@@ -120,6 +123,16 @@ def test_a_journal_that_follows_another_goes_on_from_its_placement() -> None:
     lines = [placement_header_line(replace(HEADER, placement=before)), decision_line(decision)]
     header, read = read_placements(lines)
     assert not list(placement_mismatches(read, header.placement))
+
+
+def test_a_decision_of_before_it_said_when_the_next_is_due_is_made_anew() -> None:
+    after, decision = decide(7200.0, {}, {"i-1": {"a": 1.0, "b": 2.0}}, frozenset())
+    line = json.loads(decision_line(decision))
+    del line["next_at"], line["limit"]
+    found = decided(*read_placements([placement_header_line(HEADER), json.dumps(line).encode()]))
+    assert found == Decided(placement=after, last=decision)
+    assert found.last is not None
+    assert found.last.next_at < found.last.at
 
 
 def test_an_order_that_is_missing_is_a_mismatch() -> None:

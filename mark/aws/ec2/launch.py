@@ -42,6 +42,8 @@ NOT_SOLD = "InvalidFleetConfiguration"
 """EC2 Fleet's code for a type that is not sold in the zone of the override (aws/karpenter-provider-aws #6483)."""
 LIVE = ["pending", "running", "stopping", "stopped"]
 """States of instances that are not gone."""
+UNLISTED_LIMIT_S = 120.0
+"""After so long AWS lists what it launched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class FleetSetup:
     lost_limit_s: float = 300.0
     resend_limit_s: float = 600.0
     stale_limit_s: float = 120.0
-    unlisted_limit_s: float = 120.0
+    unlisted_limit_s: float = UNLISTED_LIMIT_S
 
     def template(self, role: Role, offering: Offering) -> str:
         """The launch template that instances of an offering start from in a role.

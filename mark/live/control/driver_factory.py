@@ -38,7 +38,7 @@ from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver import ModelDriver
 from mark.live.control.entry import LiveFront
 from mark.live.control.host_driver import HostDriver
-from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_journal
+from mark.live.control.journal_opening import OpenedJournal, known_quotas, last_decided, open_journal
 from mark.live.control.lambda_warmup import Warmer
 from mark.live.control.observe_mode import LiveCloud, ShadowCloud
 from mark.live.control.rollouts import RolloutDriver, VersionedCloud
@@ -193,8 +193,8 @@ class DriverFactory:
             return None
         now = clock.now()
         is_new = not any(store.journal_segments(model.name) for model in models)
-        before = MODEL.read(store, SHARED)
-        began_at = before.began_at if before is not None and not is_new else now
+        told, before = MODEL.read(store, SHARED), last_decided(store)
+        began_at = told.began_at if told is not None and not is_new else now
         header = PlacementHeader(
             policy=models[0].bundle.name,
             models=tuple(model.name for model in models),
@@ -217,6 +217,7 @@ class DriverFactory:
                 SHARED, placement_header_line(header), self._lease, may_drop=partial(may_drop, store, SHARED)
             ),
             header=header,
+            decided=before,
             loads={model.name: partial(model.history, now) for model in models},
             spending_limit=shared.spending_limit,
             cap=shared.cap,

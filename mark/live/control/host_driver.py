@@ -1,8 +1,8 @@
 """Instances that models of a service share, live: the driver of `controller/host_controller.py` in real time.
 
 What an instance is to hold is written into the store, where its agent reads it; what it holds, the agent
-announces. Both are there for whoever takes over, with the instances that AWS lists: a term begins with what the
-one before left.
+announces. Both are there for whoever takes over, with the journal and the instances that AWS lists: a term begins
+with what the one before left. A launch is written down before it is sent, and waited for until AWS lists it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from mark.aws.ec2.launch import UNLISTED_LIMIT_S
 from mark.controller.host_controller import HostController
 from mark.controller.placement_journal import (
+    Decided,
     PlacementDecision,
     PlacementHeader,
     decision_line,
@@ -32,7 +34,7 @@ from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
 from mark.domain.lease import Lease
 from mark.domain.load.traffic import GatewayReport, ModelTraffic
 from mark.domain.member import Member, MemberState
-from mark.domain.orders import Fact, Order
+from mark.domain.orders import Fact, Launch, Order
 from mark.domain.placement import Placement
 from mark.live.clock import ServiceClock
 from mark.live.control.driver import rotate_if_long
@@ -177,10 +179,10 @@ class DeviceTime:
 
 
 class _ListedOnce:
-    """A cloud that is listed once a look, and anew after an order."""
+    """A cloud that is listed once a look, and anew after an order. note: hears of a launch before it is sent."""
 
-    def __init__(self, cloud: LiveCloud) -> None:
-        self._cloud = cloud
+    def __init__(self, cloud: LiveCloud, note: Callable[[Launch], None]) -> None:
+        self._cloud, self._note = cloud, note
         self._fleet: FleetView | None = None
 
     def look(self) -> None:
@@ -198,6 +200,8 @@ class _ListedOnce:
         self._cloud.acknowledge()
 
     def submit(self, order: Order) -> None:
+        if isinstance(order, Launch):
+            self._note(order)
         log.info(order.kind, extra={"model": SHARED, "token": order.token, "reason": order.reason})
         self._cloud.submit(order)
         self._fleet = None
@@ -231,6 +235,7 @@ class HostDriver:
         cloud: LiveCloud,
         journal: StoreJournal,
         header: PlacementHeader,
+        decided: Decided,
         loads: Mapping[str, Callable[[], Demand]],
         spending_limit: Callable[[], SpendingLimit],
         began_at: float,
@@ -238,9 +243,9 @@ class HostDriver:
         zones: tuple[str, ...] = (),
         front: Callable[[], Front | None] = no_front,
     ) -> None:
-        """loads: the load of each model, by name. began_at: when the service did. cap: of all its instances.
+        """decided: by the journal. loads: those of the models, by name. began_at: when the service did.
 
-        zones, front: of its controller.
+        cap: of all its instances. zones, front: of its controller.
         """
         self._store, self._lease, self._clock, self._cloud = store, lease, clock, cloud
         self._began_at, self._limit = began_at, spending_limit
@@ -251,7 +256,11 @@ class HostDriver:
         self._sharers, self._cap = sharers, cap
         self._offerings = {item.name: item for sharer in sharers for item in sharer.offerings}
         self._loads = dict(loads)
-        self._listed = _ListedOnce(cloud)
+        self._listed = _ListedOnce(cloud, self._note_launch)
+        before = HOSTS.read(store) or PublishedHosts()
+        #: Launches of whoever acted before, and of this one, and until when AWS may not list them.
+        self._awaited, self._ordered = dict(before.ordered), dict[str, float]()
+        self._run = header.run
         self._hosts = LiveHosts(store, self._version, self._shared_rps)
         self._device_time, self._reports = DeviceTime(now=time.monotonic()), 0
         self._reporter = f"shared-{lease.epoch}-{time.time_ns()}"
@@ -263,8 +272,9 @@ class HostDriver:
             history=lambda number, _at, units: self._loads[self._models[number]]().whole.last(units),
             start_at=clock.now(),
             journal=PlacementWriter(journal, header, lambda: self._controller.placement),
+            decided=decided,
             told=self._hosts.told,
-            launches=(HOSTS.read(store) or PublishedHosts()).launches,
+            launches=before.launches,
             limit=spending_limit,
             within_cap=self._within_cap,
             zones=zones,
@@ -288,8 +298,8 @@ class HostDriver:
         there = self._listed.observe()
         members = (member for item in there for member in self._hosts.members(item.id).values())
         self._device_time = DeviceTime(members, now=time.monotonic())
-        if is_new:
-            self._controller.decide(self._clock.now())
+        if is_new and not self._is_waiting:
+            self._controller.tick(self._clock.now())
         self._publish()
 
     def spending_limit(self) -> SpendingLimit:
@@ -327,17 +337,16 @@ class HostDriver:
     def look(self) -> None:
         """Look once, decide where that is due, and move models on their way. Errors as `run`."""
         self._store.leases.renew(self._lease)  # orders of a leader that is none any more must not go out
-        before = self._staying()
         self._listed.look()
         self._hosts.look()
         self._cloud.poll_events()
-        was_lost = bool(before - self._staying()) or self._cloud.has_pending_facts or self._is_cut
-        limit, before_limit = self._limit(), self._followed
-        self._controller.tick(self._clock.now(), was_lost=was_lost)
-        self._followed = limit
-        if limit is not before_limit:
-            self.on_followed()
-        self._listed.acknowledge()
+        if not self._is_waiting:
+            limit, before_limit = self._limit(), self._followed
+            self._controller.tick(self._clock.now(), was_lost=self._cloud.has_pending_facts or self._is_cut)
+            self._followed = limit
+            if limit is not before_limit:
+                self.on_followed()
+            self._listed.acknowledge()
         self._hosts.forget_gone([item.id for item in self._listed.observe()])
         self._count_device_time()
         self._publish()
@@ -357,8 +366,17 @@ class HostDriver:
             models = tuple(ModelTraffic(model=name, shared_usd=usd) for name, usd in sorted(taken.items()))
             self._store.report(GatewayReport(gateway=self._reporter, sequence=self._reports, models=models))
 
-    def _staying(self) -> set[str]:
-        return {item.id for item in self._listed.observe() if item.stays}
+    @property
+    def _is_waiting(self) -> bool:
+        """True while AWS may not list an instance yet that was ordered before this term: no second one is."""
+        now, listed = self._clock.now(), {item.token for item in self._listed.observe()}
+        self._awaited = {token: until for token, until in self._awaited.items() if until > now}
+        return not self._awaited.keys() <= listed
+
+    def _note_launch(self, order: Launch) -> None:
+        self._store.leases.renew(self._lease)
+        self._ordered[f"{self._run}/{order.token}"] = self._clock.now() + UNLISTED_LIMIT_S
+        self._publish()
 
     def _version(self, model: str) -> str:
         versions = self._store.versions(model)
@@ -379,9 +397,13 @@ class HostDriver:
             )
             for item in fleet
         )
-        HOSTS.write(self._store, PublishedHosts(at=now, hosts=hosts, launches=self._controller.launches))
-        told = PublishedModel(at=now, began_at=self._began_at, observed=tuple(map(self._observed, fleet)))
-        MODEL.write(self._store, told, SHARED)
+        self._ordered = {token: until for token, until in self._ordered.items() if until > now}
+        told = PublishedHosts(
+            at=now, hosts=hosts, launches=self._controller.launches, ordered={**self._awaited, **self._ordered}
+        )
+        HOSTS.write(self._store, told)
+        model = PublishedModel(at=now, began_at=self._began_at, observed=tuple(map(self._observed, fleet)))
+        MODEL.write(self._store, model, SHARED)
 
     def _observed(self, item: Instance) -> PublishedInstance:
         return PublishedInstance(

@@ -19,9 +19,11 @@ from mark.aws.account.quotas import read_quotas
 from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.controller.journal import BrokenLine, Header, Tick, header_line, read_journal, same_policy
+from mark.controller.placement_journal import Decided, decided, read_placements
 from mark.controller.recovery import Recovered, checkpoint_of, continue_under, recover, salvage, start_anew
 from mark.domain.demand import KEEP_HISTORY, Demand
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.host_spec import SHARED
 from mark.domain.lease import Lease
 from mark.domain.quota import Quotas
 from mark.live.background.archive import may_drop
@@ -124,6 +126,21 @@ def _read_last(store: ServiceStore, model: str, read: Read) -> _Found | None:
         recovered = recover(header, listed) if whole else salvage(header, listed)
         return _Found(header=header, recovered=recovered, is_whole=whole)
     return None
+
+
+def last_decided(store: ServiceStore) -> Decided:
+    """What the journal of placements says, by its last segment whose header can be read."""
+    for number in reversed(store.journal_segments(SHARED)):
+        broken: list[BrokenLine] = []
+        try:
+            found = decided(*read_placements(store.journal_lines(SHARED, number), skip=broken.append))
+        except Misconfigured as error:
+            _warn(SHARED, number, str(error))
+            continue
+        for line in broken:
+            _warn(SHARED, number, line.words)
+        return found
+    return Decided()
 
 
 def _warn(model: str, segment: int, why: str) -> None:

@@ -12,16 +12,19 @@ import pytest
 
 from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.controller.limits.spending_limit import no_spending_limit
-from mark.controller.placement_journal import PlacementDecision, PlacementHeader, read_placements
+from mark.controller.placement_journal import Decided, PlacementDecision, PlacementHeader, read_placements
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Role
 from mark.domain.host_spec import HostSpec, TenantSpec
 from mark.domain.lease import Lease
 from mark.domain.member import Member, MemberState
 from mark.domain.placement import Tenant
 from mark.live.control.driver import SEGMENT_BYTES
+from mark.live.control.driver_factory import _left
 from mark.live.control.host_driver import DeviceTime, HostDriver, LiveHosts, PlacementWriter
+from mark.ports import ForecasterSetup
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import HOSTS, PublishedHosts
@@ -51,6 +54,7 @@ def driver_of(
         cloud=cloud,
         journal=journal,
         header=HEADER,
+        decided=Decided(),
         loads={},
         spending_limit=limit,
         began_at=0.0,
@@ -140,3 +144,10 @@ def test_a_long_journal_is_followed_by_one_that_goes_on_from_its_placement() -> 
     PlacementWriter(journal, HEADER, lambda: after).append(decision)
     (line,) = headers
     assert read_placements([line])[0] == replace(HEADER, placement=after)
+
+
+def test_the_next_decision_knows_the_load_that_came_before_the_service() -> None:
+    before = Demand(end_at=0.0, mean_rps=(10.0, 4.0), max_rps=(12.0, 4.0))
+    left = _left(ForecasterSetup(history=before, seed=1), 6.0).history
+    assert sum(left.mean_rps) < sum(before.mean_rps)
+    assert left.whole.mean_rps == before.mean_rps
