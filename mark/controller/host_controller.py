@@ -197,7 +197,7 @@ class HostController:
 
     def tick(self, now: float, *, was_lost: bool = False) -> None:
         """Decide anew where that is due or an instance was lost, and move models on their way."""
-        if was_lost or self._is_outdated or (now >= self._next_decision_at and not self._waits_for_boots(now)):
+        if was_lost or self.is_outdated or (now >= self._next_decision_at and not self._waits_for_boots(now)):
             self.decide(now)
         self._place(now)
 
@@ -216,7 +216,7 @@ class HostController:
         return True
 
     @property
-    def _is_outdated(self) -> bool:
+    def is_outdated(self) -> bool:
         """True under another spending limit, or where an instance is there that nothing was decided about.
 
         One whose launch AWS took later, or that booted when the one who ordered it was lost, would be paid for

@@ -283,12 +283,12 @@ class HostDriver:
         return self._cap is not None and self._cap.shared_count < wanted
 
     def begin(self, *, is_new: bool) -> None:
-        """Take inventory; a service that begins decides before its models plan."""
+        """Take inventory; where a service begins, or a leader was lost at a launch, decide before models plan."""
         self._hosts.look()
         there = self._listed.observe()
         members = (member for item in there for member in self._hosts.members(item.id).values())
         self._device_time = DeviceTime(members, now=time.monotonic())
-        if is_new:
+        if is_new or self._controller.is_outdated:
             self._controller.decide(self._clock.now())
         self._publish()
 
