@@ -32,6 +32,7 @@ from mark.aws.resources import called_as, launch_templates
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Stacks
 from mark.config.settings import Settings
+from mark.config.training import trains_in_function
 from mark.deployment.bundles import overflowing
 from mark.deployment.findings import Finding
 from mark.deployment.model_versions import first_bundles, in_versions
@@ -39,7 +40,7 @@ from mark.domain.errors import MarkError
 from mark.domain.fleet import Role
 from mark.domain.offering import Offering
 from mark.domain.orders import Launch
-from mark.live.aws_resources import function_of, trains_forecasters
+from mark.live.aws_resources import function_of
 from mark.live.models import LiveModel
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def _names(settings: Settings, models: Sequence[LiveModel], who: Caller, exports
         zone=rollout.node.zone or exports.get(name_of(service, "zone"), ""),
         host=rollout.node.name or "",
         infer=(*called, *aliased),
-        train=name_of(service, TRAIN) if trains_forecasters(rollout, models) else "",
+        train=name_of(service, TRAIN) if trains_in_function(settings) else "",
     )
 
 

@@ -12,8 +12,8 @@ from typing import Literal
 import mark
 from mark.config.footprint import gateway_machine
 from mark.config.settings import Settings
+from mark.config.training import trains_in_function
 from mark.deployment.bundles import overflowing
-from mark.live.aws_resources import trains_forecasters
 from mark.live.models import LiveModel
 from mark.plugins.trained import may_train_elsewhere, may_train_with_torch
 
@@ -98,7 +98,7 @@ def rollout_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[Rol
     """All images that the service needs, those of processes first; `image` is None where one is not named."""
     rollout = settings.rollout
     infer = rollout.functions.infer_image if overflowing(models) else None
-    train = rollout.training_image if trains_forecasters(rollout, models) else None
+    train = rollout.training_image if trains_in_function(settings) else None
     return (
         *(
             RolloutImage(

@@ -23,6 +23,7 @@ from mark.config.disks import require_space, with_disks
 from mark.config.footprint import footprint_of, gateway_machine, sized
 from mark.config.settings import Settings
 from mark.config.telemetry import TelemetrySettings, telemetry_of
+from mark.config.training import trains_in_function
 from mark.deployment.bundles import Bundle, find_bundles, overflowing
 from mark.deployment.model_versions import first_bundles, in_versions
 from mark.deployment.spending import Spending, limited, rounded_up, spending_of
@@ -31,7 +32,7 @@ from mark.deployment.zones import require_zones
 from mark.domain.billing.footprint import Footprint
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecasters
+from mark.live.aws_resources import MODEL_FOLDER, function_of
 from mark.live.gateway_settings import lambda_calls
 from mark.live.models import LiveModel, make_live_models
 from mark.live.version_bundles import VersionBundle
@@ -215,7 +216,7 @@ def _blueprint(
         "rollout": settings.rollout.model_dump(mode="json"),
         "models": [model.name for model in models],
         "infer": [asdict(_elsewhere(function)) for function in infer],
-        "trains": trains_forecasters(settings.rollout, models),
+        "trains": trains_in_function(settings),
         "monthly_usd": settings.budget.monthly_usd or rounded_up(spending.month_usd),
         "bundles": {bundle.handler: bundle.key for bundle in bundles},
         "versions": {

@@ -13,12 +13,12 @@ from mark.aws.resources import INFER_TIMEOUT_S, LambdaSpec, describe
 from mark.aws.session import Aws
 from mark.cloudmodel.world import World
 from mark.config.rollout import RolloutSettings
+from mark.config.settings import Settings
+from mark.config.training import trains_in_function
 from mark.domain.documents import json_text
 from mark.domain.fleet import Role
 from mark.domain.tensor import TensorSpec
 from mark.live.local.running import Running
-from mark.live.models import LiveModel
-from mark.plugins.trained import may_train_elsewhere
 from mark.service_spec import ServedModel
 from mark.store.published_status import PublishedResources
 from mark.store.users import StoreUser
@@ -34,16 +34,16 @@ OWNED_BY = "mark"
 
 
 def make_resources(
-    aws: Aws, running: Running, models: Sequence[LiveModel], rollout: RolloutSettings
+    aws: Aws, running: Running, models: Sequence[ServedModel], settings: Settings
 ) -> ServiceResources:
     """Make what the service needs, as its rollout's stacks do."""
-    infer = [function_of(model.served) for model in models if model.served.overflow is not None]
+    infer = [function_of(served) for served in models if served.overflow is not None]
     wanted = describe(
         running.name,
-        on_this_machine(rollout),
+        on_this_machine(settings.rollout),
         infer,
         store="MARK_STORE_URL",
-        trains=trains_forecasters(rollout, models),
+        trains=trains_in_function(settings),
     )
     setup = ServiceSetup(
         resources=wanted,
@@ -53,12 +53,6 @@ def make_resources(
         code=_stub(),
     )
     return set_up(aws, setup)
-
-
-def trains_forecasters(rollout: RolloutSettings, models: Sequence[LiveModel]) -> bool:
-    """True where the service has a function that trains: an image is named for it, and a forecaster needs it."""
-    learning = (may_train_elsewhere(model.bundle.forecaster) for model in models)
-    return rollout.training_image is not None and any(learning)
 
 
 def on_this_machine(rollout: RolloutSettings) -> RolloutSettings:

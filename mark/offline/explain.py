@@ -34,7 +34,7 @@ from mark.offline.explain_service import (
     model_journal,
     read_folder,
 )
-from mark.offline.out_folder import JOURNAL_NAME
+from mark.report.files import JOURNAL_NAME
 from mark.report.runs.explanation import ExplainedTick, explain_document, explain_text
 from mark.report.terminal import progress, show, show_json
 from mark.telemetry.journal_file import whole_lines

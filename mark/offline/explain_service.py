@@ -30,8 +30,8 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.domain.figures import plural
 from mark.domain.orders import Drain, Launch
 from mark.domain.placement import Evict, Place, PlacementOrder
-from mark.offline.out_folder import JOURNAL_NAME, MODELS_NAME, PLACEMENTS_NAME
 from mark.offline.plan_service import SharedInstanceObject, host_object
+from mark.report.files import JOURNAL_NAME, MODELS_NAME, PLACEMENTS_NAME
 from mark.report.formatting import format_rps, milliseconds, percent, usd
 from mark.report.runs.explanation import clock
 from mark.report.tables import figures, make_table, texts

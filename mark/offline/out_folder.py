@@ -19,16 +19,11 @@ from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
 from mark.policies.bundles import policy_names
 from mark.policies.present import SAGEMAKER, Present
-from mark.report.files import make_folder
+from mark.report.files import JOURNAL_NAME, MODELS_NAME, PLACEMENTS_NAME, make_folder
 from mark.report.page import DOCUMENT_NAME, REPORT_NAME, write_report, write_runs
 from mark.report.runs.comparison import ComparedRun
 from mark.simulator.service_replay import ServiceJournals
 from mark.telemetry.journal_file import JournalFile, LineFile, PlacementFile
-
-JOURNAL_NAME = "journal.jsonl"
-PLACEMENTS_NAME = "placements.jsonl"
-MODELS_NAME = "models"
-"""Beside a service's placements: a folder for each model."""
 
 
 class JournalFolder:

@@ -11,6 +11,11 @@ from typing import Any
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 
+JOURNAL_NAME = "journal.jsonl"
+PLACEMENTS_NAME = "placements.jsonl"
+MODELS_NAME = "models"
+"""Beside a service's placements: a folder for each model."""
+
 
 def make_folder(path: Path) -> None:
     """Make the folder that `--out` names where it is missing, before anything is computed for it.

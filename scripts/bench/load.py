@@ -123,10 +123,7 @@ async def paced(
     port: int, ask: Ask, *, rps: float, seconds: float, connections: int = 32, token: str | None = None
 ) -> float:
     """Open loop at a fixed rate; the median latency in ms from the intended send time."""
-    lines = [f"POST {ask.path} HTTP/1.1", "host: b", f"content-length: {len(ask.body)}"]
-    lines += [f"{name}: {value}" for name, value in ask.headers().items()]
-    lines += [f"authorization: Bearer {token}"] if token else []
-    message = "\r\n".join([*lines, "", ""]).encode() + ask.body
+    message = _message(ask, token)
     latencies: list[float] = []
     idle: asyncio.Queue[Any] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -157,6 +154,42 @@ async def paced(
     while not idle.empty():
         idle.get_nowait().transport.close()
     return statistics.median(latencies) * 1000
+
+
+async def saturate(port: int, ask: Ask, *, seconds: float, connections: int) -> float:
+    """Closed loop: each connection sends as soon as it has its answer; answers/s, all of them 200."""
+    message = _message(ask, None)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    ended: list[asyncio.Future[None]] = []
+    answers = count()
+
+    class One(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport, self.ended = transport, loop.create_future()
+            ended.append(self.ended)
+            transport.write(message)
+
+        def data_received(self, data: bytes) -> None:
+            assert data.startswith(b"HTTP/1.1 200"), data
+            next(answers)
+            if loop.time() < until:
+                self.transport.write(message)
+            else:
+                self.transport.close()
+                self.ended.set_result(None)
+
+    for _ in range(connections):
+        await loop.create_connection(One, "127.0.0.1", port)
+    await asyncio.gather(*ended)
+    return next(answers) / (seconds + loop.time() - until)
+
+
+def _message(ask: Ask, token: str | None) -> bytes:
+    lines = [f"POST {ask.path} HTTP/1.1", "host: b", f"content-length: {len(ask.body)}"]
+    lines += [f"{name}: {value}" for name, value in ask.headers().items()]
+    lines += [f"authorization: Bearer {token}"] if token else []
+    return "\r\n".join([*lines, "", ""]).encode() + ask.body
 
 
 def cpu_s(session: int) -> float:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from scripts.bench.running import most_of, run_service
+from scripts.bench.running import Memory, most_of, run_service
 
 RUNS = 5
 MEASURE = """
@@ -57,6 +57,8 @@ def measured(module: str) -> tuple[float, float, int]:
 LOAD_RPS = 100.0
 ONE_MODEL_MIB = {"gateway": 100.0, "agent": 65.0, "controller": 180.0}
 """The most RSS that each process of a service with one model may have under that load."""
+OWN_PROCESSES, OWN_MIB, TENANT_MIB = 8, 1024.0, 25.0
+"""The most processes of MArk for many models, the most PSS of them together, and of one model's process."""
 FURTHER_MODEL_MIB = 5.0
 """The most that a further model may add to a controller."""
 MODELS = 20
@@ -65,7 +67,8 @@ MODELS = 20
 def running(seconds: float) -> None:
     """Print the memory of a service's processes under load, with one model and with many."""
     print(f"\n{f'{LOAD_RPS:g} requests/s, {seconds:g} s':32}{'RSS':>7}{'at most':>9}{'PSS':>7}{'peak':>7}")
-    controllers = []
+    controllers: list[float] = []
+    found: dict[str, Memory] = {}
     for models in (1, MODELS):
         found = run_service(models, rps=LOAD_RPS, seconds=seconds)
         for process, most_mib in ONE_MODEL_MIB.items():
@@ -76,6 +79,10 @@ def running(seconds: float) -> None:
         controllers.append(most_of(found, "controller").rss)
     further = (controllers[1] - controllers[0]) / (MODELS - 1)
     print(f"{'controller, each further model':32}{further:7.1f}{FURTHER_MODEL_MIB:9.1f}")
+    own = [memory.pss for name, memory in found.items() if not name.startswith(("aws", "tenant"))]
+    tenants = [memory.pss for name, memory in found.items() if name.startswith("tenant")]
+    print(f"{f'PSS of {len(own)} processes of MArk, at most {OWN_PROCESSES}':39}{OWN_MIB:9.0f}{sum(own):7.0f}")
+    print(f"{f'PSS of the largest of {len(tenants)} tenants':39}{TENANT_MIB:9.0f}{max(tenants, default=0):7.0f}")
 
 
 def main() -> None:

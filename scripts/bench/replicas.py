@@ -1,25 +1,39 @@
 """Requests/s of a model that computes, by replicas x threads of the Python backend, side by side on this machine.
 
 One model computes in Python, where threads are of no use; the other multiplies matrices, where BLAS has threads.
+Then an instance used whole: a real network in torch, with two replicas behind the gateway, beside two processes
+that call it in a loop. What sends the requests takes its time from the same processors.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
+from multiprocessing import get_context
 from statistics import median
+from threading import Barrier
 
 import numpy as np
+import uvloop
 
 from mark.domain.models.profile import Parallelism
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.profile import request_for
 from mark.ports import PythonModel
 from mark.serving.backends.factory import python_backend
-from mark.serving.backends.threads import processors
+from mark.serving.backends.threads import limit_loaded, processors, thread_variables
 from mark.serving.profiling import measure
+from models.lstm_lm import LanguageModel
 from scripts.bench.engine import say
+from scripts.bench.load import Ask, Server, saturate, threads_s
+from scripts.bench.running import children
+from scripts.bench.servers import LSTM, REPLICAS
+from scripts.bench.serving import ours, wait_until_answered
 
 BATCH, SECONDS, ROUNDS = 8, 1.0, 3
 CHOICES = (Parallelism(1, 1), Parallelism(1, 2), Parallelism(2, 1))
@@ -51,6 +65,62 @@ class Multiplied(Interpreted):
         return {"y": inputs["x"] * 2}
 
 
+TEXT = "the service answers in time"
+LSTM_BATCH, TEXTS, CONNECTIONS, WHOLE_S = 16, (1, 8), 64, 5.0
+"""Texts that a process alone takes at once, and those of a request; requests that wait for an answer."""
+
+
+def _calls(barrier: Barrier) -> tuple[int, float]:
+    """Texts that this process answers in the time, one thread, and the CPU seconds that they take."""
+    os.environ.update(thread_variables(1))
+    model = LanguageModel()
+    limit_loaded(1)
+    texts = {"text": np.array([TEXT.encode()] * LSTM_BATCH, dtype=object)}
+    model.predict(texts)
+    barrier.wait()
+    answered, began_s, until = 0, time.process_time(), time.perf_counter() + WHOLE_S
+    while time.perf_counter() < until:
+        model.predict(texts)
+        answered += LSTM_BATCH
+    return answered, time.process_time() - began_s
+
+
+def side_by_side() -> tuple[float, float]:
+    """Texts/s of two processes without MArk, and texts for each CPU second."""
+    context = get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(REPLICAS.replicas, mp_context=context) as pool:
+        barrier = manager.Barrier(REPLICAS.replicas)
+        done = list(pool.map(_calls, [barrier] * REPLICAS.replicas))
+    texts = sum(answered for answered, _ in done)
+    return texts / WHOLE_S, texts / sum(used_s for _, used_s in done)
+
+
+def through_gateway(server: Server, texts: int) -> tuple[float, float]:
+    """The same of as many replicas behind the gateway: CPU of gateway, agent and replicas, not of the load."""
+    tensor = {"name": "text", "datatype": "BYTES", "shape": [texts], "data": [TEXT] * texts}
+    ask = Ask(path=f"/v2/models/{LSTM}/infer", body=json.dumps({"inputs": [tensor]}).encode())
+    wait_until_answered(server, ask)
+    before_s = _cpu_s(server.pid)
+    rate = texts * uvloop.run(saturate(server.port, ask, seconds=WHOLE_S, connections=CONNECTIONS // texts))
+    return rate, rate * WHOLE_S / (_cpu_s(server.pid) - before_s)
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU seconds of the process and of all below it: replicas lead sessions of their own."""
+    return threads_s(pid) + sum(map(_cpu_s, children(pid)))
+
+
+def used_whole() -> None:
+    """Both in turn; the ratio is of neighbours in time."""
+    with ours("whole", LSTM, core=None) as server:
+        for texts in TEXTS:
+            pairs = [(side_by_side(), through_gateway(server, texts)) for _ in range(ROUNDS)]
+            rate, by_cpu = (median(one[at] / alone[at] for alone, one in pairs) for at in (0, 1))
+            carried = median(one[0] for _, one in pairs)
+            figure = f"{rate:.2f} x by texts/s ({carried:,.0f}), {by_cpu:.2f} x by CPU"
+            say(f"{LSTM}, {texts} a request: gateway, two replicas / two processes", figure, ">= 0.9")
+
+
 async def requests_per_s(model: Callable[[], PythonModel], parallelism: Parallelism) -> float:
     """Of batches one after another, as an agent sends them."""
     backend = python_backend(model, parallelism, name="bench")
@@ -73,6 +143,7 @@ def main() -> None:
                     rates.append(asyncio.run(requests_per_s(model, choice)))
         figures = ", ".join(f"{choice} {median(rates):,.0f}" for choice, rates in found.items() if rates)
         say(f"Python backend, {model.__name__.lower()}, replicas x threads", f"{figures} requests/s", "")
+    used_whole()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Memory of each process of a service that runs: gateways, controllers and agents, on the emulated AWS.
+"""Memory of each process of a service that runs on the emulated AWS, by what it is.
 
-A model of one line of numpy is served, so that an agent's memory is its own. PSS counts a page that n processes
-share as an n-th of it in each; RSS counts it in each. All of it is on loopback, in a folder that is removed.
+Models of one line of numpy are served, so that the memory of agents and of models' processes is MArk's own.
+PSS counts a page that n processes share as an n-th of it in each; RSS counts it in each. All of it is on loopback,
+in a folder that is removed.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 MARK = str(Path(sys.executable).with_name("mark"))
-UP_S, LOAD_S, DOWN_S = 600.0, 300.0, 120.0
-"""Longest that a command may take."""
+UP_S, LOAD_S, DOWN_S, ANSWER_S = 600.0, 300.0, 120.0, 30.0
+"""Longest that a command, and an answer, may take."""
 DAY_MIN = 24 * 60
 OBJECTIVE_MS = 200.0
 NAME = "bench"
@@ -72,7 +74,8 @@ class Memory:
 def run_service(models: int, *, rps: float, seconds: float, history_days: float = 0.0) -> dict[str, Memory]:
     """Memory of each process by its name after so many seconds of load on the first model.
 
-    history_days: length of the load that forecasters have learned from; 0 for an hour of the expected one.
+    Every model has answered a request by then. history_days: length of the load that forecasters have learned
+    from; 0 for an hour of the expected one.
     """
     with tempfile.TemporaryDirectory(prefix="mark-bench-") as name:
         home = Path(name)
@@ -80,6 +83,7 @@ def run_service(models: int, *, rps: float, seconds: float, history_days: float 
         with _service(home, config):
             load = ("--model", _model(0), "--rate", f"{rps:g}", "--duration", f"{seconds:g}")
             _mark(home, LOAD_S + seconds, "load", "--name", NAME, *load)
+            _ask_each(home)
             return {process: memory_of(pid) for process, pid in _processes(home)}
 
 
@@ -157,12 +161,33 @@ def _mark(home: Path, limit_s: float, *arguments: str) -> None:
     )
 
 
-def _processes(home: Path) -> Iterator[tuple[str, int]]:
-    """Names and ids of the service's processes; agents are the emulated AWS's children."""
+def _ask_each(home: Path) -> None:
+    """One request for each model; an error where one gets no answer."""
+    running = _running(home)
+    for model in running["models"]:
+        url = f"{running['gateway']}/v2/models/{model['name']}/infer"
+        with urlopen(url, json.dumps(model["example"]).encode(), timeout=ANSWER_S) as answer:  # noqa: S310 - on loopback
+            answer.read()
+
+
+def _running(home: Path) -> Mapping[str, Any]:
     running: Mapping[str, Any] = json.loads((home / "state" / NAME / "service.json").read_text())
-    yield from running["processes"].items()
-    aws = running["processes"]["aws"]
-    children = Path(f"/proc/{aws}/task").glob("*/children")
-    pids = sorted(int(pid) for file in children for pid in file.read_text().split())
-    for number, pid in enumerate(pids):
-        yield f"agent-{number}", pid
+    return running
+
+
+def _processes(home: Path) -> Iterator[tuple[str, int]]:
+    """Names and ids of the service's processes. Below the emulated AWS: functions, and what forks agents."""
+    processes = _running(home)["processes"]
+    yield from processes.items()
+    for number, pid in enumerate(children(processes["aws"])):
+        yield f"aws-{number}", pid
+        for agent in children(pid):
+            yield f"agent-{agent}", agent
+            for tenant in children(agent):
+                yield f"tenant-{tenant}", tenant
+
+
+def children(pid: int) -> list[int]:
+    """Ids of the processes that it started."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return sorted(int(child) for file in files for child in file.read_text().split())

@@ -18,7 +18,7 @@ from typing import cast
 import numpy as np
 import uvloop
 
-import models.digits
+import models
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.dispatch.central.queue import PLAIN
 from mark.dispatch.policy import DispatchPolicy
@@ -28,7 +28,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
 from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, MemberState, Peer
-from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.models.profile import Evidence, LatencyPoint, Parallelism, Profile, Provenance
 from mark.domain.models.versions import ModelVersions
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
@@ -41,6 +41,7 @@ from mark.protocols.oip.replies import compose_infer_reply
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import serve_agent
 from mark.serving.agent.tenant import AgentConfig
+from mark.serving.backends.factory import python_backend
 from mark.serving.backends.python import PythonBackend
 from mark.serving.gateway.config import GatewayConfig
 from mark.serving.gateway.server import serve_gateway
@@ -48,10 +49,14 @@ from mark.serving.grpc.grpc_server import GrpcConfig, GrpcServer
 from mark.serving.http.http_server import HttpServer
 from mark.simulator.engine.compiled import compiled_central_code
 from mark.telemetry.otlp.sender import TelemetrySender, open_telemetry
+from models.digits import Digits
+from models.lstm_lm import LanguageModel
 from scripts.bench.engine import cache_dir
 
 MAX_BATCH = 32
-INSTANT, DIGITS = "bench", "digits"
+INSTANT, DIGITS, LSTM = "bench", "digits", "lstm_lm"
+REPLICAS = Parallelism(replicas=2, threads=1)
+"""Of the language model, which is to use two processors whole."""
 INSTANT_S = {1: 0.0003, MAX_BATCH: 0.001}
 """A model whose batches take a third of a millisecond and more."""
 ANSWER = InferReply(status=200, content_type="application/json", body=b'{"ok":true}')
@@ -65,8 +70,8 @@ EARLY, POOL = "least-finish", 8
 
 
 def served(name: str) -> ServedModel:
-    """The model that answers at once, or the digits with the profile that was measured."""
-    batch_s = _digits_batch_s() if name == DIGITS else INSTANT_S
+    """The model that answers at once, or one of `models` with the profile that was measured."""
+    batch_s = INSTANT_S if name == INSTANT else _batch_s(name)
     slo = Slo(latency_s=0.5, target=0.98)
     assumed = Provenance(evidence=Evidence.ASSUMED, source="bench", formula="constant")
     points = tuple(LatencyPoint(batch=size, latency_s=took_s) for size, took_s in batch_s.items())
@@ -91,8 +96,8 @@ def served(name: str) -> ServedModel:
     )
 
 
-def _digits_batch_s() -> dict[int, float]:
-    document = json.loads(Path(models.digits.__file__).with_name("profile.json").read_text())
+def _batch_s(name: str) -> dict[int, float]:
+    document = json.loads((Path(models.__file__).parent / name / "profile.json").read_text())
     latency_ms = document["profiles"][0]["latency_ms_by_batch"]
     return {int(size): took_ms / 1000 for size, took_ms in latency_ms.items()}
 
@@ -319,7 +324,11 @@ async def run_collector() -> None:
 
 async def run_whole(name: str, telemetry: TelemetrySender | None = None) -> None:
     """Gateway and real agent in one process, with batching and admission."""
-    backend: Backend = PythonBackend(models.digits.Digits, name=name) if name == DIGITS else InstantBackend()
+    backend: Backend = InstantBackend()
+    if name == DIGITS:
+        backend = PythonBackend(Digits, name=name)
+    elif name == LSTM:
+        backend = python_backend(LanguageModel, REPLICAS, name=name)
     model, link = served(name), BenchLink(name, ())
 
     async def no_notice() -> float | None:

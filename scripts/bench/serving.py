@@ -113,9 +113,9 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]
 
 
 @contextmanager
-def ours(*role: str, core: int = SERVER_CORE) -> Iterator[Server]:
-    """A process of `scripts.bench.servers`."""
-    command = [*on_core(core), sys.executable, "-m", "scripts.bench.servers", *role]
+def ours(*role: str, core: int | None = SERVER_CORE) -> Iterator[Server]:
+    """A process of `scripts.bench.servers`, on any processor where no core is named."""
+    command = [*(() if core is None else on_core(core)), sys.executable, "-m", "scripts.bench.servers", *role]
     with ended(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)) as process:  # noqa: S603
         assert process.stdout is not None
         yield Server(port=int(process.stdout.readline()), pid=process.pid)

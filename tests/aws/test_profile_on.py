@@ -20,7 +20,6 @@ from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.catalog.load import load_prices
 from mark.catalog.schema import parse_profiles
 from mark.cli.main import run
-from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
 from mark.deployment.profile_on import run as profile_on
 from mark.deployment.profile_on.cost import LEAST_S, Meter, Price
@@ -132,7 +131,12 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         store, models = ServiceStore(connect(redis.url), "onshop"), make_live_models(settings)
         store.put_spec(service_spec(settings, models))
         store.put_clock(anchor)
-        make_resources(aws, Running(name="onshop", pid=os.getpid(), store=redis.url), models, RolloutSettings())
+        make_resources(
+            aws,
+            Running(name="onshop", pid=os.getpid(), store=redis.url),
+            [model.served for model in models],
+            settings,
+        )
         yield Account(world, config, home)
     finally:
         aws.close()

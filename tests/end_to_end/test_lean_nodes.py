@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 
 from mark.aws.session import Aws, AwsSettings
-from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
 from mark.controller.journal import read_journal
 from mark.domain.clock import ClockAnchor
@@ -174,7 +173,7 @@ def service(tmp_path: Path) -> Iterator[tuple[World, Aws, Node, Node]]:
     url = f"redis+lease://{TABLE}.us-east-1:{store_port}"
     settings = Settings.model_validate(SETTINGS)
     running = Running(name="shop", pid=os.getpid(), store=url)
-    made = make_resources(aws, running, make_live_models(settings), RolloutSettings())
+    made = make_resources(aws, running, [model.served for model in make_live_models(settings)], settings)
     environment = {
         **os.environ,
         **reach,

@@ -54,7 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with mock_aws(config={"lambda": {"use_docker": False}}):
         there = aws()
         running = Running(name=asked.service.name, pid=0, store="redis://x")
-        make_resources(there, running, make_live_models(asked), asked.rollout)
+        make_resources(there, running, [model.served for model in make_live_models(asked)], asked)
         yield lambda name: boto3.client(name, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
         there.close()
 

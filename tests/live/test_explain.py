@@ -9,6 +9,7 @@ import pytest
 from mark.config.settings import Settings
 from mark.live.commands import explain_live
 from mark.live.local.run_dir import RunFolder
+from mark.service_spec import ServiceSpec
 
 
 @pytest.fixture
@@ -18,7 +19,10 @@ def explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     folder = RunFolder.of("shop")
     folder.lock("shop").close()
     served = [{"model": "resnet-50"}, {"model": "inception-v3"}]
-    folder.create(Settings.model_validate({"service": {"name": "shop", "serve": served}}))
+    folder.create(
+        Settings.model_validate({"service": {"name": "shop", "serve": served}}),
+        ServiceSpec(name="shop", models=()),
+    )
     for one in served:
         (folder.path / one["model"]).mkdir()
         (folder.path / one["model"] / "journal.jsonl").touch()

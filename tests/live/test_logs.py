@@ -11,6 +11,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.commands.logs import show_logs
 from mark.live.local.run_dir import RunFolder
+from mark.service_spec import ServiceSpec
 
 
 def line(at: int, process: str, message: str, **more: str) -> str:
@@ -24,7 +25,10 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = RunFolder.of("shop")
     folder.lock("shop").close()
     served = [{"model": "resnet-50"}, {"model": "inception-v3"}]
-    folder.create(Settings.model_validate({"service": {"name": "shop", "serve": served}}))
+    folder.create(
+        Settings.model_validate({"service": {"name": "shop", "serve": served}}),
+        ServiceSpec(name="shop", models=()),
+    )
     texts = {
         "i-1.log.1": [line(1, "resnet-50", "put aside", model="resnet-50")],
         "i-1.log": [

@@ -148,7 +148,7 @@ class Life:
             spending_limit=lambda: _since(world.limits, world.now),
             began_at=0.0,
         )
-        self.driver.begin(is_new=is_new)
+        self.driver.begin()
 
     def run_until(self, until: float) -> None:
         """Look again and again."""

@@ -41,20 +41,19 @@ def all_tasks(store: ServiceStore, aws: Aws, post: Post | None = None) -> tuple[
 def start_background_worker(
     *,
     store: ServiceStore,
-    make_aws: Callable[[], Aws],
+    aws: Aws,
     holder: str,
     stop: threading.Event,
     failures: BackgroundFailures,
     tasks: Callable[[ServiceStore, Aws], Sequence[PeriodicTask]] = all_tasks,
 ) -> threading.Thread:
     """Start the thread: it works while `holder` has the lease, until `stop`, and records what fails."""
-    worker = _Worker(store, make_aws, holder, tasks)
+    worker = _Worker(store, aws, holder, tasks)
 
     def run() -> None:
         failures.run_periodically(
             "archiving, alarms and housekeeping", worker.turn, each_s=POLL_S, stop=stop, begin_s=POLL_S
         )
-        worker.close()
 
     thread = threading.Thread(target=run, name="background", daemon=True)
     thread.start()
@@ -62,25 +61,23 @@ def start_background_worker(
 
 
 class _Worker:
-    """Polls the tasks, with clients that are made when they are first needed."""
+    """Polls the tasks, which are made when they are first needed."""
 
     def __init__(
         self,
         store: ServiceStore,
-        make_aws: Callable[[], Aws],
+        aws: Aws,
         holder: str,
         make_tasks: Callable[[ServiceStore, Aws], Sequence[PeriodicTask]],
     ) -> None:
-        self._store, self._make_aws, self._holder = store, make_aws, holder
+        self._store, self._aws, self._holder = store, aws, holder
         self._make_tasks = make_tasks
-        self._aws: Aws | None = None
         self._tasks: Sequence[PeriodicTask] = ()
 
     def turn(self) -> None:
         """Poll all tasks, if this process acts; one that fails keeps no other from its turn."""
         if self._store.leases.held_by() != self._holder:
             return
-        self._aws = self._aws or self._make_aws()
         self._tasks = self._tasks or self._make_tasks(self._store, self._aws)
         failures: list[Exception] = []
         for task in self._tasks:
@@ -90,8 +87,3 @@ class _Worker:
                 failures.append(error)
         if failures:
             raise failures[0]
-
-    def close(self) -> None:
-        """Close the clients."""
-        if self._aws is not None:
-            self._aws.close()

@@ -28,7 +28,7 @@ from mark.live.local.running import Running
 from mark.live.local.service_lock import ServiceLock
 from mark.live.local.supervisor import FLEET_S, START_S
 from mark.live.local.tls import server_tls
-from mark.live.models import make_live_models
+from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.status.watch import watch_service
 from mark.plugins.load import build_forecaster
 from mark.report.terminal import agreed, note, progress, show, show_json
@@ -81,8 +81,8 @@ def start(settings: Settings, *, hold: bool = False, yes: bool = False) -> Runni
     folder = RunFolder.of(own.name)
     with folder.lock(own.name, also=_what_else(settings)) as lock:  # the supervisor keeps it to its end
         try:
-            _prepare(settings, yes=yes)
-            folder.create(settings)
+            models = _prepare(settings, yes=yes)
+            folder.create(settings, service_spec(settings, models))
         except BaseException:
             folder.unmake()
             raise
@@ -107,7 +107,7 @@ def _what_else(settings: Settings) -> str:
     return "".join(f"; {command}" for command in commands)
 
 
-def _prepare(settings: Settings, *, yes: bool) -> None:
+def _prepare(settings: Settings, *, yes: bool) -> tuple[LiveModel, ...]:
     """Check everything and train what must be trained before any process starts; weights are kept in the cache."""
     models = make_live_models(settings)
     if settings.service.mode is Mode.SERVE:
@@ -130,6 +130,7 @@ def _prepare(settings: Settings, *, yes: bool) -> None:
                         cache_dir=model.setup.cache_dir,
                     )
                 )
+    return models
 
 
 def _agree_on_price(price: FirstPrice, limit_usd: float | None, *, yes: bool) -> None:

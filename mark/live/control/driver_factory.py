@@ -225,7 +225,7 @@ class DriverFactory:
             zones=shared.zones,
             front=partial(self._front.of, SHARED),
         )
-        driver.begin(is_new=is_new)
+        driver.begin()
         return driver
 
     def _open(self, model: LiveModel, now: float, retraining: Retraining) -> OpenedJournal:

@@ -292,13 +292,13 @@ class HostDriver:
         wanted = sum(map(bool, self._controller.placement.values()))
         return self._cap is not None and self._cap.shared_count < wanted
 
-    def begin(self, *, is_new: bool) -> None:
-        """Take inventory; a service that begins decides before its models plan."""
+    def begin(self) -> None:
+        """Take inventory; what is due, or was left by a lost leader, is decided before models plan."""
         self._hosts.look()
         there = self._listed.observe()
         members = (member for item in there for member in self._hosts.members(item.id).values())
         self._device_time = DeviceTime(members, now=time.monotonic())
-        if is_new and not self._is_waiting:
+        if not self._is_waiting:
             self._controller.tick(self._clock.now())
         self._publish()
 

@@ -121,7 +121,7 @@ class Leader:
         """Act whenever the lease can be had, until `stop` is set."""
         start_background_worker(
             store=self._store,
-            make_aws=lambda: aws_of(self._settings.service.aws.region, self._running, "controller"),
+            aws=self._aws,
             holder=self._holder,
             stop=stop,
             failures=self._failures,

@@ -19,9 +19,12 @@ from mark.live.gateway_start import DOCUMENT as GATEWAY
 from mark.live.local.running import Running
 from mark.live.local.service_lock import NAME as LOCK_NAME
 from mark.live.local.service_lock import ServiceLock, lock_holder
+from mark.service_spec import ServiceSpec
+from mark.store.codec import SPEC
 
 CLIENTS = "clients.json"
 DOCUMENT = "service.json"
+SPEC_DOCUMENT = "spec.json"
 FAILURE = "failure.txt"
 """Failure of a start: a line, and those that explain it."""
 
@@ -48,10 +51,11 @@ class RunFolder:
         """Folder of copies of the models' files: outside its own, so that a model's user comes to its version."""
         return self.path.parent / ".versions" / self.path.name
 
-    def create(self, settings: Settings) -> None:
+    def create(self, settings: Settings, spec: ServiceSpec) -> None:
         """Write what its processes start from. Misconfigured where it cannot be written."""
         try:
             self._write("settings.json", settings_anywhere(settings))
+            self._write(SPEC_DOCUMENT, SPEC.encode(spec).decode())
             for name in (DOCUMENT, FAILURE):
                 (self.path / name).unlink(missing_ok=True)
         except OSError as error:
@@ -129,6 +133,10 @@ class RunFolder:
         if found is None:
             raise Misconfigured(f"the service of {self.path} is gone")
         return found
+
+    def spec(self) -> ServiceSpec:
+        """What the service was started to serve."""
+        return SPEC.decode((self.path / SPEC_DOCUMENT).read_bytes())
 
     def write_gateway(self, start: str) -> None:
         """Write what gateways start from, private as the service's document is. OSError on a full disk."""

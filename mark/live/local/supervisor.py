@@ -58,10 +58,10 @@ from mark.live.local.startup import (
     published_since,
 )
 from mark.live.model_files import keep_version
-from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.version_bundles import VersionBundle, has_function_versions, upload
-from mark.offline.out_folder import JOURNAL_NAME, PLACEMENTS_NAME
 from mark.protocols.oip.bodies import example_body
+from mark.report.files import JOURNAL_NAME, PLACEMENTS_NAME
+from mark.service_spec import ServedModel
 from mark.steady_time import WALL, steady_time
 from mark.store.clients import clients_of
 from mark.store.connect import connect
@@ -99,7 +99,7 @@ class Supervisor:
         self._aws: Aws | None = None
         self._controls: EmulatedControls | None = None
         self._upkeep = AccountUpkeep(self._set_up_account)
-        self._models: tuple[LiveModel, ...] = ()
+        self._spec = folder.spec()
         #: Zones of the emulated network, where its world tells them apart.
         self._zones: tuple[str, ...] = ()
         self._since = 0.0
@@ -142,19 +142,19 @@ class Supervisor:
         self._gateway_port()  # a port that is taken is said before anything is started
         self._status_port()
         self._grpc_port()
-        self._models = self._with_versions(make_live_models(self._settings))
-        self._note(models=tuple(_described(model) for model in self._models), step="starting the store")
+        self._spec = replace(self._spec, models=self._with_versions(self._spec.models))
+        self._note(models=tuple(map(_described, self._spec.models)), step="starting the store")
         store = self._store = self._open_store()
         store.forget_wall()
         adopt_wall(store)
         clocks = store.clocks()
         seen_until = max(
-            (published.at for published in map(self._last_published, self._models) if published), default=0.0
+            (published.at for published in map(self._last_published, self._spec.models) if published), default=0.0
         )
         started = first_anchor(clocks[-1] if clocks else None, steady_time(), seen_until)
         self._since = started.service_at
-        store.put_spec(service_spec(self._settings, self._models))
-        store.begin_versions([model.served for model in self._models])
+        store.put_spec(self._spec)
+        store.begin_versions(self._spec.models)
         store.put_clock(started)
         if (kept := self._folder.clients()) is not None:
             store.clients.restore(clients_of(kept))
@@ -173,7 +173,7 @@ class Supervisor:
         self._note(ready=True, step="")
         log.info("ready", extra={"gateway": self._running.gateway})
 
-    def _with_versions(self, models: Sequence[LiveModel]) -> tuple[LiveModel, ...]:
+    def _with_versions(self, models: Sequence[ServedModel]) -> tuple[ServedModel, ...]:
         """Have the models served from copies of their files; where one cannot be kept, it is served as it is."""
         if self._settings.service.mode is Mode.OBSERVE:
             return tuple(models)
@@ -181,19 +181,19 @@ class Supervisor:
         shutil.rmtree(folder, ignore_errors=True)
         return tuple(self._with_version(model, folder / model.name) for model in models)
 
-    def _with_version(self, model: LiveModel, folder: Path) -> LiveModel:
+    def _with_version(self, model: ServedModel, folder: Path) -> ServedModel:
         try:
-            version, backend = keep_version(model.served.backend, folder)
+            version, backend = keep_version(model.backend, folder)
         except Misconfigured as error:
             log.warning("served without versions", extra={"model": model.name, "reason": str(error)})
             return model
-        served = replace(model.served, version=version, backend=backend)
+        served = replace(model, version=version, backend=backend)
         has_versions = has_function_versions(served, VersionBundle(source=backend, version=version))
-        return replace(model, served=replace(served, function_versions=has_versions))
+        return replace(served, function_versions=has_versions)
 
     def _await_first(self, store: ServiceStore) -> None:
         """Until it serves, or where it only observes, until it has planned."""
-        names = [model.name for model in self._models]
+        names = [model.name for model in self._spec.models]
         if self._settings.service.mode is Mode.OBSERVE:
             self._until(
                 "the first plan",
@@ -219,7 +219,7 @@ class Supervisor:
         until = time.monotonic() + WARM_WITHIN_S
 
         def are_warm() -> bool:
-            return all(is_warm(store, model.served, self._since) for model in self._models)
+            return all(is_warm(store, served, self._since) for served in self._spec.models)
 
         self._until("Lambda is warm", lambda: are_warm() or time.monotonic() > until)
         if not are_warm():
@@ -242,7 +242,7 @@ class Supervisor:
         self._note(store=url)
         return ServiceStore(connect(url), self._running.name)
 
-    def _last_published(self, model: LiveModel) -> PublishedModel | None:
+    def _last_published(self, model: ServedModel) -> PublishedModel | None:
         """Last status of the model from an earlier life of the service."""
         assert self._store is not None
         return MODEL.read(self._store, model.name)
@@ -272,15 +272,15 @@ class Supervisor:
         rollout = self._settings.rollout
         if rollout.report.sender is not None:
             self._controls.verify(rollout.report.sender, *rollout.report.to)
-        made = make_resources(self._aws, self._running, self._models, rollout)
+        made = make_resources(self._aws, self._running, self._spec.models, self._settings)
         subnets = subnets_of(self._aws, WORLDS[self._settings.simulate.world])
         self._zones = tuple(zone for zone, _ in subnets)
         RESOURCES.write(self._store, published_resources(made, rollout, subnets))
         now = self._store.clock().service_time(steady_time())
-        for model in self._models:
-            if model.served.function_versions:  # those that were rolled out before an emulated AWS was lost
+        for model in self._spec.models:
+            if model.function_versions:  # those that were rolled out before an emulated AWS was lost
                 for served in self._store.served_versions(model.name):
-                    if served.version != model.served.version:
+                    if served.version != model.version:
                         bundle = VersionBundle(source=served.backend, version=served.version)
                         upload(self._aws, made.bucket, bundle)
             self._store.put_warmed(Warmed(model=model.name, at=now, share=0, anew_at=now))
@@ -372,7 +372,7 @@ class Supervisor:
     def _look(self) -> Sequence[ModelStart]:
         """Each model as it stands now."""
         assert self._store is not None
-        overflows = {model.name: model.served.overflow is not None for model in self._models}
+        overflows = {model.name: model.overflow is not None for model in self._spec.models}
         return look_at_start(self._store, self._controls, overflows, self._since)
 
     def _findings(self) -> Sequence[str]:
@@ -460,7 +460,7 @@ class Supervisor:
         if self._store is None:
             return
         path = self._folder.path
-        files = {model.name: path / model.name / JOURNAL_NAME for model in self._models}
+        files = {model.name: path / model.name / JOURNAL_NAME for model in self._spec.models}
         for name, kept in (*files.items(), (SHARED, path / PLACEMENTS_NAME)):
             with suppress(RetryLater, OSError):
                 kept.unlink(missing_ok=True)
@@ -483,11 +483,11 @@ def supervise(path: Path, *, hold: bool) -> int:
     return 0
 
 
-def _described(model: LiveModel) -> RunningModel:
-    slo = model.served.slo
+def _described(model: ServedModel) -> RunningModel:
+    slo = model.slo
     return {
         "name": model.name,
-        "example": example_body(model.served.inputs),
+        "example": example_body(model.inputs),
         "latency_ms": slo.judged_s * 1000,
         "target": slo.target,
     }

@@ -117,10 +117,9 @@ def test_pauses_grow_while_it_fails(failures: BackgroundFailures) -> None:
 def test_the_background_worker_outlives_a_failure_and_an_unreachable_store(
     told: Told, failures: BackgroundFailures
 ) -> None:
-    """The first clients cannot be made, then the store is unreachable, then a duty raises: the other is done."""
+    """The duties cannot be made at first, then the store is unreachable, then a duty raises: the other is done."""
     stop, done = threading.Event(), threading.Event()
     held = iter(("me", RetryLater("unreachable"), "other", "me", "me"))
-    clients = iter((Misconfigured("no region"), SimpleNamespace(close=lambda: None)))
 
     def given(values: Any) -> Any:
         value = next(values)
@@ -133,14 +132,15 @@ def test_the_background_worker_outlives_a_failure_and_an_unreachable_store(
 
     store: Any = SimpleNamespace(leases=SimpleNamespace(held_by=lambda: given(held)))
     tasks: Any = (SimpleNamespace(poll=broken), SimpleNamespace(poll=done.set))
+    made = iter((Misconfigured("no region"), tasks))
     fast: Any = SimpleNamespace(is_set=stop.is_set, wait=lambda _: stop.wait(0.001))
     thread = start_background_worker(
         store=store,
-        make_aws=lambda: given(clients),
+        aws=SimpleNamespace(),  # type: ignore[arg-type]
         holder="me",
         stop=fast,
         failures=failures,
-        tasks=lambda *_: tasks,
+        tasks=lambda *_: given(made),
     )
     assert done.wait(PATIENCE_S)
     stop.set()

@@ -16,7 +16,7 @@ from mark.controller.placement_journal import Decided, PlacementDecision, Placem
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand
-from mark.domain.fleet import FleetView, Role
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.host_spec import HostSpec, TenantSpec
 from mark.domain.lease import Lease
 from mark.domain.member import Member, MemberState
@@ -34,18 +34,25 @@ HEADER = PlacementHeader(policy="hedged", models=(), market="spot", catalogue=""
 
 
 def driver_of(
-    store: ServiceStore, lease: Lease, limit: Callable[[], SpendingLimit] = no_spending_limit
+    store: ServiceStore,
+    lease: Lease,
+    limit: Callable[[], SpendingLimit] = no_spending_limit,
+    *,
+    there: FleetView = FleetView(),  # noqa: B008 - it is frozen
+    written: Callable[[bytes], None] = lambda _: None,
 ) -> HostDriver:
-    """The driver of a service without instances."""
+    """The driver of a service that shares nothing. there: its shared instances. written: takes its decisions."""
     cloud: Any = SimpleNamespace(
-        observe=FleetView,
+        observe=lambda: there,
+        submit=lambda _: None,
+        usd_per_hour=lambda _: 0.1,
         drain_facts=tuple,
         acknowledge=lambda: None,
         poll_events=lambda: None,
         has_pending_facts=False,
     )
     clock: Any = SimpleNamespace(now=lambda: 0.0, anchor=ClockAnchor())
-    journal: Any = SimpleNamespace(write=lambda _: None, size_bytes=0)
+    journal: Any = SimpleNamespace(write=written, size_bytes=0)
     return HostDriver(
         (),
         store=store,
@@ -90,6 +97,18 @@ def test_models_rent_again_once_their_shared_instances_are_ordered(tmp_path: Pat
         assert driver.spending_limit() is SpendingLimit.PAUSE
         driver.look()
         assert told == [SpendingLimit.PAUSE, SpendingLimit.NONE]
+
+
+def test_who_takes_over_decides_at_once_about_an_instance_that_was_told_nothing(tmp_path: Path) -> None:
+    """Its leader was lost at the launch; models that planned before would each rent an instance of their own."""
+    booting = Instance(id="i-0", offering="c5.large", state=InstanceState.PENDING)
+    written: list[bytes] = []
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        lease = store.leases.acquire("c", 60.0)
+        assert lease is not None
+        driver_of(store, lease, there=FleetView(instances=(booting,)), written=written.append).begin()
+    assert len(written) == 1
 
 
 def test_what_became_of_launches_is_kept_for_who_takes_over(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from mark.domain.errors import Misconfigured
 from mark.live.local import supervisor
 from mark.live.local.run_dir import DOCUMENT, RunFolder
 from mark.live.local.supervisor import Supervisor
+from mark.service_spec import ServiceSpec
 from tests.waiting import until
 
 
@@ -25,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.setenv("MARK_STATE", str(tmp_path))
     found = RunFolder.of("mark")
     found.lock("mark").close()
-    found.create(Settings())
+    found.create(Settings(), ServiceSpec(name="mark", models=()))
     return found
 
 
@@ -72,12 +73,12 @@ def test_a_crashed_child_is_started_again_and_noted_when_there_is_space(
 def test_a_start_that_fails_on_a_full_disk_ends_with_its_own_error(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def no_models(_settings: Settings) -> NoReturn:
-        raise Misconfigured("no such model")
+    def no_store(*_: object, **__: object) -> NoReturn:
+        raise Misconfigured("no such store")
 
-    monkeypatch.setattr(supervisor, "make_live_models", no_models)
+    monkeypatch.setattr(supervisor, "EmbeddedRedis", no_store)
     fill(monkeypatch)
     monkeypatch.setattr(supervisor.signal, "signal", lambda *_: None)
     assert supervisor.supervise(folder.path, hold=False) == 2
     assert folder.failure() == ()
-    assert "no such model" in caplog.text
+    assert "no such store" in caplog.text

@@ -16,6 +16,7 @@ from mark.live.commands.down import bring_down
 from mark.live.local import service_lock
 from mark.live.local.run_dir import RunFolder, find_known
 from mark.live.local.service_lock import ServiceLock, lock_holder
+from mark.service_spec import ServiceSpec
 from tests.waiting import until
 
 WAIT = "import sys; sys.stdin.read()"
@@ -85,7 +86,7 @@ def test_a_start_that_is_refused_leaves_an_earlier_life_as_it_was(
     folder = RunFolder.of("mine")
     earlier = Settings.model_validate({"service": {"name": "mine"}})
     with folder.lock("mine"):
-        folder.create(earlier)
+        folder.create(earlier, ServiceSpec(name="mine", models=()))
         folder.fail("out of memory", ())
     with pytest.raises(Misconfigured, match="no-such-model"):
         up.start(HOPELESS)
