@@ -21,7 +21,14 @@ from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible, unknown
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import Slo
-from mark.domain.offering import ANY_ZONE, BatchPolicy, LambdaOffering, Market, Offering
+from mark.domain.offering import (
+    ANY_ZONE,
+    BatchPolicy,
+    LambdaOffering,
+    Market,
+    Offering,
+    cheapest_per_request,
+)
 from mark.domain.pool_policy import PoolPolicy
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
@@ -312,7 +319,7 @@ def _batched(given: Ingredients) -> tuple[Offering, ...]:
         batch = tune_batching(item.profile, given.slo.latency_s / 2, given.sizes)
         if batch is not None:
             halved.append(replace(item, batch=batch.batch, capacity_rps=batch.capacity_rps))
-    kind = min(halved or given.offerings, key=lambda item: (item.usd_per_request, item.name))
+    kind = cheapest_per_request(halved or given.offerings)
     twins = (
         replace(twin, batch=kind.batch, capacity_rps=kind.capacity_rps)
         for twin in given.on_demand
