@@ -62,6 +62,7 @@ SHARING = {
     "hedged": Overrides(forecaster="moving-mean"),
     "kubernetes-packed": Overrides(setting=Setting(rule="pod-autoscaler", utilisation=0.7)),
     "sagemaker-components": Overrides(setting=Setting(rule="target-tracking", utilisation=0.5)),
+    "sagemaker-mme": Overrides(setting=Setting(rule="target-tracking", utilisation=0.5)),
 }
 """Policies under which models share instances, untrained and untuned."""
 
