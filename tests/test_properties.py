@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mark.controller.plan_request import plan_fleet, planner_names
@@ -35,6 +35,9 @@ KINDS = st.tuples(
 RATES = st.just(0.0) | st.floats(1e-6, 300.0)  # fewer are taken for none
 QUICK = offering("quick", rps=20.0, usd_per_hour=1.0, latency_s=0.02)
 """Keeps every objective here, so that a load that it is offered for can be met: by enough of these alone."""
+
+SAME_A_REQUEST = offering("alike", rps=1.0, usd_per_hour=0.05, latency_s=0.5)
+"""Costs as much a request, but for a rounding that depends on the scale."""
 
 
 @st.composite
@@ -121,6 +124,8 @@ def test_the_order_of_offerings_is_irrelevant(planner: str, wanted: PlanRequest,
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @settings(deadline=None)
+@example(wanted=request([1.0], (SAME_A_REQUEST, QUICK)), factor=1000.0)
+@example(wanted=request([2.0], (SAME_A_REQUEST, QUICK), lead_units=0, history=(288.0,)), factor=0.25)
 @given(wanted=requests(), factor=st.sampled_from([0.25, 0.9, 7.3, 1000.0]))
 def test_the_scale_of_prices_is_irrelevant(planner: str, wanted: PlanRequest, factor: float) -> None:
     backup = wanted.backup

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -156,6 +156,16 @@ class Offering:
     def hazard_per_hour(self) -> float:
         """Interruptions per instance and hour; 0 on demand."""
         return self.instance_type.spot_hazard_per_hour if self.market is Market.SPOT else 0.0
+
+
+SAME_PRICE = 1e-12
+"""Prices this close, relatively, are equal: some thousand roundings of a double."""
+
+
+def cheapest_per_request(offerings: Sequence[Offering]) -> Offering:
+    """The one whose requests cost least, on instances that are always busy; of equal ones the first by name."""
+    least = min(item.usd_per_request for item in offerings) * (1.0 + SAME_PRICE)
+    return min((item for item in offerings if item.usd_per_request <= least), key=lambda item: item.name)
 
 
 def of_type(offering: str, instance_type: str) -> str:

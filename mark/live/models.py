@@ -173,7 +173,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str, known: Mappin
     assembly = Assembly(replace(chosen, model=sized_model(settings), variants=_wishes(settings, entry)))
     history = _history(settings, entry)
     bundle = assembly.bundle(policy, assembly.ingredients(history), chosen_overrides(settings))
-    if bundle.pods is not None:
+    if bundle.is_packed:
         raise Misconfigured(f"{policy} is for replays (mark simulate): name a policy that rents instances")
     inputs, outputs = known.get(entry.model) or tensors_of(entry.backend, entry.model)
     controller, overflow = bundle.controller, bundle.controller.overflow

@@ -38,6 +38,7 @@ ABOUT = {
     "kubernetes-packed": "autoscaled pods of all models on nodes that Karpenter packs; tuned; not in all",
     "kubernetes-packed-spill": "kubernetes-packed with our Bouncer and Lambda; tuned; not in all",
     "sagemaker-components": "SageMaker's inference components, copies on one endpoint; tuned; not in all",
+    "sagemaker-mme": "SageMaker's multi-model endpoint, models loaded as they are asked for; tuned; not in all",
     "managed-instances": "Lambda Managed Instances: one type, a CPU target, its fees; tuned; not in all",
     "static-peak": "one type, sized once for the highest minute of the history",
     "serverless": "everything on Lambda, with environments provisioned by the hour; tuned; not in all",

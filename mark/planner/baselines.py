@@ -21,7 +21,7 @@ from mark.domain.errors import PlanInfeasible
 from mark.domain.figures import figure
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import Slo
-from mark.domain.offering import Market, Offering
+from mark.domain.offering import Market, Offering, cheapest_per_request
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.batching import capacity_rps
 
@@ -427,10 +427,11 @@ class _Rented:
                 "no instance of the one type that is rented can be had; wait, or name another type"
             )
         self._request = request
-        able = [item for item in request.offerings if item.profile.latency_s(1) <= request.slo.latency_s]
-        by_price = sorted(able or request.offerings, key=lambda item: (item.usd_per_request, item.name))
-        self.kind = by_price[0]
-        self._alike = [item for item in by_price if item.instance_type.name == self.kind.instance_type.name]
+        in_time = [item for item in request.offerings if item.profile.latency_s(1) <= request.slo.latency_s]
+        able = in_time or request.offerings
+        self.kind = cheapest_per_request(able)
+        alike = [item for item in able if item.instance_type.name == self.kind.instance_type.name]
+        self._alike = sorted(alike, key=lambda item: (item.usd_per_request, item.name))
         if request.priority:
             rank = {name: place for place, name in enumerate(request.priority)}
             self._alike = sorted((o for o in request.offerings if o.name in rank), key=lambda o: rank[o.name])

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from mark.domain.figures import figure
 from mark.domain.objective import Slo
-from mark.domain.offering import Offering
+from mark.domain.offering import Offering, cheapest_per_request
 from mark.domain.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.miss_penalty import LONG_HISTORY_S, MissLimit, fewest_instances, recent_load, with_miss_price
 from mark.planner.rates import Cases, RateTable, expect_rates, expected_cases
@@ -52,6 +52,8 @@ LEAST_WAIT_SHARE = 0.1
 """Of the objective, where an answer takes nearly all of it: a request still finds an instance that is idle."""
 SAME_WORTH = 1e-9
 """Fleets whose worth is this close, relatively, are equal."""
+SAME_SCORE = 1e-12
+"""Of states of the knapsack: some thousand roundings of a double."""
 
 DEAREST, PRICE_STEPS = 10.0, 8
 """The price of a miss is looked for up to so many times what pays for any one instance, in so many halvings."""
@@ -203,7 +205,7 @@ def wait_s(offerings: Sequence[Offering], slo: Slo) -> float:
     half_s = WAIT_SHARE * slo.latency_s
     if not offerings:
         return half_s
-    usual = min(offerings, key=lambda item: (item.usd_per_request, item.name))
+    usual = cheapest_per_request(offerings)
     return min(half_s, max(LEAST_WAIT_SHARE * slo.latency_s, surely_within_s(usual, slo) - usual.latency_s))
 
 
@@ -430,7 +432,7 @@ def _knapsack(
                 top = reached[cell] + size * capacity[i]
                 _between(saved, step, reached[cell], top, part)
                 gained = value[cell] + _worth(part, size * rent[i], size * launch[i], lead[i], is_new)
-                if gained > best * (1.0 + 1e-12):  # even where another takes its cell
+                if gained > best * (1.0 + SAME_SCORE):  # even where another takes its cell
                     best = gained
                     best_new[:], best_kept[:] = new[cell], kept[cell]
                     if is_new:
@@ -439,7 +441,7 @@ def _knapsack(
                         best_kept[i] += size
                 to = min(cells, max(cell + 1, int(top / step + 0.5)))
                 scored = gained + (to * step - top) * extended_usd[to]
-                if scored > score[to]:
+                if scored > score[to] + SAME_SCORE * abs(scored):
                     value[to], score[to], reached[to] = gained, scored, top
                     new[to], kept[to] = new[cell], kept[cell]
                     if is_new:

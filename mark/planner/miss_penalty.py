@@ -94,19 +94,20 @@ def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Backup, Mis
     share = max(LEAST_SHARE, planned * (1.0 - request.slo.target))
     beside = (request.backup.shared_rps or 0.0) * table.unit_s  # requests of a unit, which are judged too
     budget, waits = share * (float(left.served.sum()) + beside * len(left.served)), left.left_to_lambda
-    low, high = math.log(rent_usd), math.log(rent_usd / LEAST_MISSED)
+    low, high = 0.0, math.log(1.0 / LEAST_MISSED)  # of the rent: its scale is not to matter
     for _ in range(STEPS):
         middle = 0.5 * (low + high)
-        is_rented = left.usd(math.exp(middle)) > rent
+        is_rented = left.usd(rent_usd * math.exp(middle)) > rent
         if float(waits[~is_rented].sum()) > budget:
             low = middle
         else:
             high = middle
-    is_rented = left.usd(math.exp(high)) > rent
+    miss_usd = rent_usd * math.exp(high)
+    is_rented = left.usd(miss_usd) > rent
     allowed = max(share * (float(left.served[0].sum()) + beside), float(waits[0][~is_rented[0]].sum()))
     missed = np.append(np.cumsum(waits[0][::-1])[::-1], 0.0)
     limit = MissLimit(levels=table.levels, missed=missed, allowed=allowed)
-    return replace(request.backup, lambda_usd=math.exp(high)), limit
+    return replace(request.backup, lambda_usd=miss_usd), limit
 
 
 def fewest_instances(request: PlanRequest, chosen: Sequence[Offering]) -> int:

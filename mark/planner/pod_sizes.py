@@ -74,10 +74,10 @@ def choose_size(
     Batches are of a size of which two fit into the objective, so that who comes while one runs is in the next.
     Misconfigured where no part of any type does.
     """
-    usual_rps = _usual_rps(history, slo.target)
+    rate_rps = usual_rps(history, slo.target)
 
     able = [
-        replace(size, usual=max(1, math.ceil(usual_rps / (USUAL_BUSY * size.offering.capacity_rps))))
+        replace(size, usual=max(1, math.ceil(rate_rps / (USUAL_BUSY * size.offering.capacity_rps))))
         for size in pod_sizes(offerings, slo, memory_gib=memory_gib, sizes=sizes)
     ]
     if not able:
@@ -175,7 +175,7 @@ def _size(
     return PodSize(offering=offering, cores=cores, memory_gib=memory_gib, family=family)
 
 
-def _usual_rps(history: Demand, share: float) -> float:
+def usual_rps(history: Demand, share: float) -> float:
     """The rate that so many minutes of the last day do not exceed."""
     rates = sorted(history.mean_rps[-DAY_UNITS:])
     return rates[min(len(rates) - 1, math.ceil(share * len(rates)))] if rates else 0.0

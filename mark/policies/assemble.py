@@ -123,7 +123,7 @@ class Assembly:
         if policy == STATIC_PEAK and self.variants is not None:
             given = self._for_best_variant(given)
         bundle = tuned(make_bundle(policy, given, changed.setting), self.spec.tuning, self.spec.market)
-        if bundle.pods is not None and self.variants is not None:
+        if bundle.is_packed and self.variants is not None:
             raise Misconfigured(
                 f"{self.spec.model.name} has variants, of which {policy} packs no pods: leave it out"
             )
@@ -133,7 +133,7 @@ class Assembly:
             bundle.controller,
             zones=tuple(filter(None, self.spec.world.zones)) if pays else (),
             crossing_usd=crossing_usd(self.spec.footprint, self.spec.model.payload_mib) if pays else 0.0,
-            quotas=() if bundle.pods is not None else self.spec.world.quotas,  # those are of nodes
+            quotas=() if bundle.is_packed else self.spec.world.quotas,  # those are of nodes
             capacity=self.spec.capacity,
             clock_at=self.spec.clock_at,
             commitments=left_by_standing(self.spec.footprint.commitments, self.spec.footprint),

@@ -21,12 +21,19 @@ from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible, unknown
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import Slo
-from mark.domain.offering import ANY_ZONE, BatchPolicy, LambdaOffering, Market, Offering
+from mark.domain.offering import (
+    ANY_ZONE,
+    BatchPolicy,
+    LambdaOffering,
+    Market,
+    Offering,
+    cheapest_per_request,
+)
 from mark.domain.pool_policy import PoolPolicy
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
 from mark.planner.budget_pool import check_budget
-from mark.planner.pod_sizes import PodSize, choose_size
+from mark.planner.pod_sizes import PodSize, choose_size, usual_rps
 from mark.policies.present import static_count
 from mark.policies.tuning import DAY_S, Setting, grid
 
@@ -59,11 +66,14 @@ MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
 COMPONENTS = "sagemaker-components"
 """SageMaker's inference components: copies of models on the instances of one endpoint."""
-MANAGED = ("sagemaker", "sagemaker-fast", "sagemaker-tuned", "sagemaker-pools", COMPONENTS)
+MULTI_MODEL = "sagemaker-mme"
+"""SageMaker's multi-model endpoint: like instances, which load models as they are asked for."""
+MANAGED = ("sagemaker", "sagemaker-fast", "sagemaker-tuned", "sagemaker-pools", COMPONENTS, MULTI_MODEL)
 """Policies that rent a managed service."""
 PERIOD_S = {
     "concurrency-tracking": 10.0,
     "ema-headroom": 60.0,
+    "nothing": 60.0,
     "managed-instances": 10.0,
     "pod-autoscaler": 15.0,
     "predictive-scaling": 60.0,
@@ -73,8 +83,8 @@ PERIOD_S = {
     "two-windows": 5.0,
 }
 """Seconds between two plans of an autoscaler: as often as its metric comes."""
-PACKED = ("kubernetes-packed", "kubernetes-packed-spill", COMPONENTS)
-"""Policies whose pods of several models share nodes."""
+PACKED = ("kubernetes-packed", "kubernetes-packed-spill", COMPONENTS, MULTI_MODEL)
+"""Policies of services alone: models share instances by other rules than ours."""
 ON_LAMBDA = "nothing"
 """Rule of a model that its users leave to Lambda: the planner that rents nothing."""
 STATIC_PEAK = "static-peak"
@@ -129,6 +139,19 @@ class Pods:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A model of a multi-model endpoint, which is scaled for all of its models at once.
+
+    offerings: what answers the model in time, without batches, at the price that is billed; usual_rps: its load of
+    the last day; utilisation: of an instance, where target tracking sets in.
+    """
+
+    offerings: tuple[Offering, ...]
+    usual_rps: float
+    utilisation: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyBundle:
     """One policy, ready to run.
 
@@ -152,6 +175,13 @@ class PolicyBundle:
     shares: bool = False
     #: Its pods, where its controller plans pods; None where it plans instances.
     pods: Pods | None = None
+    #: Its part of a multi-model endpoint; its own controller plans nothing then.
+    endpoint: Endpoint | None = None
+
+    @property
+    def is_packed(self) -> bool:
+        """True where what is rented is the service's, and billed once."""
+        return self.pods is not None or self.endpoint is not None
 
     @property
     def name(self) -> str:
@@ -312,7 +342,7 @@ def _batched(given: Ingredients) -> tuple[Offering, ...]:
         batch = tune_batching(item.profile, given.slo.latency_s / 2, given.sizes)
         if batch is not None:
             halved.append(replace(item, batch=batch.batch, capacity_rps=batch.capacity_rps))
-    kind = min(halved or given.offerings, key=lambda item: (item.usd_per_request, item.name))
+    kind = cheapest_per_request(halved or given.offerings)
     twins = (
         replace(twin, batch=kind.batch, capacity_rps=kind.capacity_rps)
         for twin in given.on_demand
@@ -414,13 +444,29 @@ def _sagemaker_components(given: Ingredients) -> PolicyBundle:
         is_endpoint=True,
         overhead=False,
     )
+    bundle = _packed(COMPONENTS, "target-tracking", given, _managed(given), nodes)
+    return replace(bundle, overhead=False, charges=(ServiceItem.SAGEMAKER_BYTES,))
+
+
+def _managed(given: Ingredients) -> tuple[Offering, ...]:
+    """What SageMaker rents, at its prices."""
     factors = {True: given.managed_gpu_factor, False: given.managed_cpu_factor}
-    managed = tuple(
+    return tuple(
         item.at_price(item.usd_per_hour * factors[bool(item.instance_type.accelerator)])
         for item in given.on_demand
     )
-    bundle = _packed(COMPONENTS, "target-tracking", given, managed, nodes)
-    return replace(bundle, overhead=False, charges=(ServiceItem.SAGEMAKER_BYTES,))
+
+
+def _sagemaker_mme(given: Ingredients) -> PolicyBundle:
+    """SageMaker's multi-model endpoint (`planner/endpoint.py`). Types with CPU credits are none of SageMaker's."""
+    able = tuple(
+        unbatched(item, given.sizes)
+        for item in _managed(given)
+        if item.instance_type.credits is None and item.profile.latency_s(1) <= given.slo.latency_s
+    )
+    endpoint = Endpoint(offerings=able, usual_rps=usual_rps(given.history, given.slo.target))
+    bundle = _autoscaled(MULTI_MODEL, "nothing", given.slo, ())
+    return replace(bundle, endpoint=endpoint, overhead=False, charges=(ServiceItem.SAGEMAKER_BYTES,))
 
 
 def _managed_instances(given: Ingredients) -> PolicyBundle:
@@ -599,6 +645,7 @@ _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
     "kubernetes-packed": _kubernetes_packed,
     "kubernetes-packed-spill": _kubernetes_packed_spill,
     COMPONENTS: _sagemaker_components,
+    MULTI_MODEL: _sagemaker_mme,
     "managed-instances": _managed_instances,
     STATIC_PEAK: _static_peak,
     "serverless": _serverless,
@@ -609,6 +656,8 @@ _SAGEMAKER_GRID = grid(("concurrency-tracking", "target-tracking"), range(1, 11)
 _USUAL_GRID = grid(("two-windows", "target-tracking"), range(3, 11))
 _PODS_GRID = grid(("pod-autoscaler",), range(3, 11))
 _COMPONENTS_GRID = grid(("concurrency-tracking", "target-tracking"), range(1, 11, 2))
+ENDPOINT_GRID = grid(("target-tracking",), range(1, 11, 2))
+"""Settings of a multi-model endpoint: it is tuned once, for all models."""
 _GRIDS = {
     "autoscaler": _USUAL_GRID,
     "autoscaler-spill": _USUAL_GRID,
@@ -660,6 +709,8 @@ def make_bundle(name: str, given: Ingredients, setting: Setting | None = None) -
     bundle = _BUNDLES[name](given)
     if setting is None:
         return bundle
+    if bundle.endpoint is not None:
+        return replace(bundle, endpoint=replace(bundle.endpoint, utilisation=setting.utilisation))
     chosen = replace(
         bundle.controller,
         planner=setting.rule,

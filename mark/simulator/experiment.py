@@ -251,12 +251,8 @@ class Experiment:
             return None
         key = policy, overrides, settings
         if key not in self._tuned:
-            load = self._before(policy)
-            faults = FaultScript(stress=self.spec.faults.stress)  # scripted ones are of the run
+            past = self.before(policy)
             plain = replace(overrides, forecaster=None)  # no autoscaler looks ahead, and some take long to train
-            past = Experiment(
-                replace(self.spec, workload=load, faults=faults), kernel=self._kernel, build_forecaster=self._build
-            )
             trials = []
             for number, setting in enumerate(settings):
 
@@ -269,8 +265,14 @@ class Experiment:
                 cost_usd = result.cost.serving if policy in PACKED else result.cost.total
                 trials.append(Trial(setting=setting, cost_usd=cost_usd, attained=result.attained))
             best = choose(trials, self.spec.slo.target)
-            self._tuned[key] = TunedSetting(trial=best, replays=len(trials), load_s=load.duration_s)
+            self._tuned[key] = TunedSetting(trial=best, replays=len(trials), load_s=past.scenario.duration_s)
         return self._tuned[key]
+
+    def before(self, policy: str) -> Experiment:
+        """The same on the load that a policy is tuned on."""
+        faults = FaultScript(stress=self.spec.faults.stress)  # scripted ones are of the run
+        spec = replace(self.spec, workload=self._before(policy), faults=faults)
+        return Experiment(spec, kernel=self._kernel, build_forecaster=self._build)
 
     def _before(self, policy: str) -> Workload:
         """The load that a policy is tuned on: the day before the run, without the minute that opens the trace."""

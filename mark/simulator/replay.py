@@ -35,6 +35,7 @@ from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit
+from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, InstanceState
 from mark.domain.front import Front, steered_shares
 from mark.domain.load.outcomes import NO_OUTCOMES
@@ -120,6 +121,8 @@ def replay(
     history: the load before the run, as the controller knows it.
     central: the queue that requests wait in; None binds each to an instance when it arrives.
     """
+    if bundle.endpoint is not None:
+        raise Misconfigured(f"{bundle.name} is an endpoint of several models: for one, sagemaker-tuned is")
     began = time.perf_counter()
     given = engine_setup(scenario, bundle, kernel)
     engine = Engine(given)

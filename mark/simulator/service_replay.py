@@ -23,12 +23,15 @@ from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.front import steered_shares
-from mark.policies.bundles import PolicyBundle
+from mark.policies.bundles import ENDPOINT_GRID, MULTI_MODEL, PolicyBundle
 from mark.policies.spec import Overrides
+from mark.policies.tuning import Trial, TunedSetting, choose
 from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.experiment import Experiment, OpenJournal, Progress, Ready, Unwritten
 from mark.simulator.limits import LimitWatch
+from mark.simulator.model_endpoint import ModelEndpoint
+from mark.simulator.pod_nodes import PodNodes
 from mark.simulator.replay import Forecasters, ModelReplay, Scenario, engine_setup, front_of, nodes_of
 from mark.simulator.results import RunResult
 from mark.simulator.service_cap import capped
@@ -57,13 +60,13 @@ class ServiceReplay:
     """Results of a service's models, in their order.
 
     shared: the instances that several shared; None where none could. on_shared: requests that those took, by
-    model. pods: the shared instances are nodes, on which each model has pods.
+    model. packed: the shared instances are nodes with pods, or those of a multi-model endpoint.
     """
 
     results: tuple[RunResult, ...]
     shared: SharedFleet | None = None
     on_shared: tuple[int, ...] = ()
-    pods: bool = False
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,23 +97,46 @@ def replay_service(
     owned: the account's commitments that what stands around the fleets leaves. Models that are replayed one by one
     count on none.
     """
+    tuned = None
+    if policy == MULTI_MODEL and (overrides is None or overrides.setting is None):
+        tuned = _tuned_endpoint(members, kernels, overrides or Overrides(), progress)
+        overrides = replace(overrides or Overrides(), setting=tuned.trial.setting)
     ready = []
     for place, member in enumerate(members):
         told = _part_of(progress, f"preparing {member.experiment.spec.model.name}", place, len(members))
         ready.append(member.experiment.ready(policy, overrides=overrides, progress=told))
+    ready = [one._replace(tuned=tuned or one.tuned) for one in ready]
     if not all(_is_plain(member.experiment, one) for member, one in zip(members, ready, strict=True)):
-        if any(one.bundle.pods is not None for one in ready):
+        if any(one.bundle.is_packed for one in ready):
             raise Misconfigured(f"{policy} does not pack models whose requests have sizes: leave it out, or them")
         if members[0].experiment.scenario.world.cap:
             raise Misconfigured(f"{policy} is replayed model by model here, without {CAP_WORDS}: leave one out")
         with journals.open_placements(_placement_header(members, policy)):
             results = _one_by_one(members, policy, overrides, journals, progress)
         return ServiceReplay(results=tuple(results))
-    if members[0].experiment.scenario.world.cap and any(one.bundle.pods is not None for one in ready):
-        raise Misconfigured(f"{policy} packs pods, which {CAP_WORDS} does not limit: leave one of them out")
+    if members[0].experiment.scenario.world.cap and any(one.bundle.is_packed for one in ready):
+        raise Misconfigured(f"{policy} packs models, which {CAP_WORDS} does not limit: leave one of them out")
     with journals.open_placements(_placement_header(members, policy)) as placements:
         together = _Together(members, ready, kernels, placements, owned)
         return together.run(journals.open_model, progress)
+
+
+def _tuned_endpoint(
+    members: Sequence[Member], kernels: tuple[Kernel, DeviceKernel], overrides: Overrides, progress: Progress
+) -> TunedSetting:
+    """The setting that did best on the load before the run: one attains what its worst model does."""
+    past = [replace(member, experiment=member.experiment.before(MULTI_MODEL)) for member in members]
+    trials = []
+    for place, setting in enumerate(ENDPOINT_GRID):
+        told = _part_of(progress, f"tuning {MULTI_MODEL} on the load before the run", place, len(ENDPOINT_GRID))
+        given = replace(overrides, setting=setting)
+        run = replay_service(past, MULTI_MODEL, kernels=kernels, overrides=given, progress=told)
+        assert run.shared is not None
+        cost_usd = sum(line.usd for line in run.shared.bill(past[0].experiment.scenario.footprint))
+        attained = min(result.attained for result in run.results)
+        trials.append(Trial(setting=setting, cost_usd=cost_usd, attained=attained))
+    best = choose(trials, max(member.experiment.supply.slo.target for member in members))
+    return TunedSetting(trial=best, replays=len(trials), load_s=past[0].experiment.scenario.duration_s)
 
 
 def _placement_header(members: Sequence[Member], policy: str) -> PlacementHeader:
@@ -198,7 +224,27 @@ class _Together:
             cap=self._cap,
             front=lambda: front_of(self._plane.engines[0], self._footprint, self._own_pulls),
         )
-        self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready])
+        self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready]) or self._endpoint_of(ready)
+
+    def _endpoint_of(self, ready: Sequence[Ready]) -> ModelEndpoint | None:
+        served = [
+            (model.spec.model, one.bundle.endpoint)
+            for model, one in zip(self._models, ready, strict=True)
+            if one.bundle.endpoint is not None
+        ]
+        if not served:
+            return None
+        first = self._models[0]
+        return ModelEndpoint(
+            self._plane,
+            served,
+            slo=first.supply.slo,
+            history=self._history,
+            world=first.scenario.world,
+            faults=first.scenario.faults,
+            seed=_market_seed(first.scenario),
+            end_s=self._end_s,
+        )
 
     def _history(self, number: int, at: float, units: int) -> Demand:
         """Load of a model in the units that have ended by then: those before the run, and those of the run."""
@@ -253,7 +299,7 @@ class _Together:
         if self._nodes is not None:
             on_shared = [result.served.instance for result in results]
         return ServiceReplay(
-            results=tuple(results), shared=shared, on_shared=tuple(on_shared), pods=self._nodes is not None
+            results=tuple(results), shared=shared, on_shared=tuple(on_shared), packed=self._nodes is not None
         )
 
     def _part(self, number: int, part: OwnPart, watch: LimitWatch, *, explained: bool) -> ModelReplay:
@@ -266,7 +312,7 @@ class _Together:
             part.forecasters,
             part.history,
             watch,
-            nodes=self._nodes,
+            nodes=self._nodes if isinstance(self._nodes, PodNodes) else None,
             shared_rps=lambda: self._hosts.shared_rps(number),
             beside=lambda: self._pulls_beside(number),
             shared_boots=lambda: self._hosts.is_booting(number),

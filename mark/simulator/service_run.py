@@ -126,7 +126,7 @@ def join_runs(replayed: ServiceReplay, footprint: Footprint) -> ServiceRun:
     return ServiceRun(
         policy=results[0].policy,
         models=tuple(
-            replace(_model_run(*one, pods=replayed.pods), shared_usd=rent.get(one[0].model, 0.0))
+            replace(_model_run(*one, packed=replayed.packed), shared_usd=rent.get(one[0].model, 0.0))
             for one in zip(results, own, on_shared, strict=True)
         ),
         bill=bill,
@@ -190,8 +190,8 @@ def _added(lines: Iterable[BillLine]) -> tuple[BillLine, ...]:
     )
 
 
-def _model_run(result: RunResult, lines: Sequence[BillLine], on_shared: int, *, pods: bool) -> ModelRun:
-    """Pods are no instances: what is rented for them is the service's."""
+def _model_run(result: RunResult, lines: Sequence[BillLine], on_shared: int, *, packed: bool) -> ModelRun:
+    """Packed models have no instances: what is rented for them is the service's."""
     finished = result.served.total - result.served.in_flight
     answered = finished - result.served.shed
     ready = result.minutes.ready
@@ -201,7 +201,7 @@ def _model_run(result: RunResult, lines: Sequence[BillLine], on_shared: int, *, 
         served=result.served,
         attained=result.attained if finished else None,
         cost=cost_of(lines),
-        instances=0.0 if pods or not ready.size else float(ready.sum(axis=1).mean()),
+        instances=0.0 if packed or not ready.size else float(ready.sum(axis=1).mean()),
         on_shared=on_shared,
         mean_rps=result.requests * result.speed / result.duration_s,
         p99_s=result.latency.p99_s if answered else None,

@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 
 from mark.domain.errors import Misconfigured
@@ -21,6 +22,7 @@ from mark.offline.sweep.grid import Axis, combinations, parse_axis, setting_name
 from mark.offline.sweep.job import Finished, attempt_elsewhere
 from mark.offline.sweep.progress import sweep_progress
 from mark.offline.sweep.ray_engine import RayCluster
+from scripts.acceptance.zoo import ZooModel, write_zoo
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +126,28 @@ def test_every_job_is_done_once_whatever_becomes_of_another(engine, layout):
     done = [found[job.key].document for job in layout.jobs]
     assert all(document is not None for document in done)
     assert sum("reference_usd" in document and "policy" not in document for document in done if document) == 1
+
+
+def test_a_service_is_replayed_by_every_engine_as_here(engine, mark):
+    """The traces of its models travel as one load, to processes that have no such files."""
+    file = write_zoo(Path("zoo"), [ZooModel("a", 40.0, 8.0, 0.0), ZooModel("b", 20.0, 12.0, 0.0)], seed=1)
+    known = yaml.safe_load(file.read_text())
+    known["trace"]["duration_s"] = 600
+    file.write_text(yaml.safe_dump(known | {"forecaster": "last-value"}))
+    axes = [Axis(key="policies", flag="--policy", values=(["hedged", "lambda-only"],))]
+    layout = lay_out(list(combinations(file, axes)), lambda _label, _share: None)
+    here = [attempt_elsewhere(one, layout.loads[one.trace]).document for one in layout.jobs]
+    for trace in Path("zoo").glob("*.csv"):
+        trace.unlink()
+
+    with closing(engine.run(layout.jobs, layout.loads)) as stream:
+        found = {finished.job.key: finished for finished in stream}
+
+    names = ("cost_usd", "models", "floor_usd")  # and not how long it took
+    assert [found[one.key].failure for one in layout.jobs] == [None, None, None]
+    said = [[(found[one.key].document or {}).get(name) for name in names] for one in layout.jobs]
+    assert said == [[(document or {}).get(name) for name in names] for document in here]
+    assert sum(len(document.get("models", ())) for document in here if document) == 4
 
 
 def test_a_worker_with_other_code_refuses(layout):
