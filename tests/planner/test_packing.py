@@ -195,9 +195,9 @@ def test_two_identical_heavy_models_are_not_dearer_than_two_fleets(seed: int) ->
     [one] = some_needs(np.random.default_rng(seed), 1, 3)
     heavy = replace(
         one,
-        levels=one.levels * 5,
-        load_rps=one.load_rps * 5,
-        saved_usd_per_hour=one.saved_usd_per_hour * 5,
+        levels=one.levels * 3,
+        load_rps=one.load_rps * 3,
+        saved_usd_per_hour=one.saved_usd_per_hour * 3,
     )
     types = some_types(3)
     both = pack_all(([heavy, replace(heavy, model="twin")], types)).worth_usd_per_hour
