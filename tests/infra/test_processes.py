@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mark.deployment.synth import Synthesis, synthesise
+from mark.deployment.synth import Synthesis
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.load.traffic import ModelTraffic
@@ -37,7 +37,7 @@ from mark.store.published_status import (
     PublishedInstance,
     PublishedModel,
 )
-from tests.infra.conftest import WEBHOOK, Template, of_type, plain, settings
+from tests.infra.conftest import Template, of_type, plain, settings
 from tests.planner.builders import offering
 
 
@@ -92,12 +92,6 @@ def test_controllers_begin_with_the_versions_of_the_deploy(
         [model] = in_versions(live_models(settings, ""), {"MARK_VERSIONS": json.dumps(changed)})
         assert model.served.function_versions is has_versions
     assert not in_versions(live_models(settings, ""), {})[0].served.function_versions
-
-
-def test_another_threshold_of_an_alarm_replaces_no_process(synthesis: Synthesis, tmp_path: Path) -> None:
-    alarms = {"to": ["team@example.com"], "webhook": WEBHOOK, "max_usd_per_hour": 6}
-    again = synthesise(settings(tmp_path, alarms=alarms)).templates
-    assert [name for name in again if again[name] != synthesis.templates[name]] == ["mark-shop-watch"]
 
 
 def test_what_is_missing_is_named(environment: dict[str, str]) -> None:

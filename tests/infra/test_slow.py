@@ -18,7 +18,7 @@ from mark.deployment.synth import Synthesis, synthesise
 from scripts.own_venvs import tool
 from scripts.rehearsal.run import PARTS, rehearse
 from scripts.rehearsal.trial import REGIONS
-from tests.infra.conftest import REGION, ZONES, of_type, plain, settings
+from tests.infra.conftest import REGION, WEBHOOK, ZONES, of_type, plain, settings
 
 CHECKOV = ("--framework", "cloudformation", "--skip-download", "-o", "json")
 IN_ONE_PROCESS = {"CHECKOV_PARALLELIZATION_TYPE": "none"}
@@ -89,9 +89,12 @@ def exports(template: Any) -> set[str]:
     return {out["Export"]["Name"] for out in template["Outputs"].values()}
 
 
-def test_the_same_settings_give_the_same_templates(synthesis: Synthesis, tmp_path: Path) -> None:
-    again = synthesise(settings(tmp_path))
-    assert again.templates == synthesis.templates
+def test_the_same_settings_give_the_same_templates_and_another_threshold_of_an_alarm_its_own_alone(
+    synthesis: Synthesis, tmp_path: Path
+) -> None:
+    alarms = {"to": ["team@example.com"], "webhook": WEBHOOK, "max_usd_per_hour": 6}
+    again = synthesise(settings(tmp_path, alarms=alarms)).templates
+    assert [name for name in again if again[name] != synthesis.templates[name]] == ["mark-shop-watch"]
 
 
 def test_a_network_that_is_there_is_used(synthesis: Synthesis, tmp_path: Path) -> None:

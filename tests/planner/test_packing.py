@@ -162,9 +162,17 @@ def test_the_order_of_models_and_types_changes_nothing(service: Service, random:
 
 @settings(max_examples=15, deadline=None)
 @given(st.builds(some_service, st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 4)))
-@example(some_service(1, 64, 5))
 @example(some_service(2, 100, 3))
 def test_planned_again_from_its_own_result_it_is_the_same(service: Service) -> None:
+    assert_same_again(service)
+
+
+@pytest.mark.slow
+def test_planned_again_many_models_and_types_are_the_same() -> None:
+    assert_same_again(some_service(1, 64, 5))
+
+
+def assert_same_again(service: Service) -> None:
     found = pack_all(service)
     assert pack_all(service, found.hosts).hosts == found.hosts
 
@@ -187,9 +195,9 @@ def test_two_identical_heavy_models_are_not_dearer_than_two_fleets(seed: int) ->
     [one] = some_needs(np.random.default_rng(seed), 1, 3)
     heavy = replace(
         one,
-        levels=one.levels * 5,
-        load_rps=one.load_rps * 5,
-        saved_usd_per_hour=one.saved_usd_per_hour * 5,
+        levels=one.levels * 3,
+        load_rps=one.load_rps * 3,
+        saved_usd_per_hour=one.saved_usd_per_hour * 3,
     )
     types = some_types(3)
     both = pack_all(([heavy, replace(heavy, model="twin")], types)).worth_usd_per_hour

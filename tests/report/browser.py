@@ -67,14 +67,17 @@ class Look:
         ground = np.median(self.pixels().reshape(-1, 3), axis=0)
         assert (ground.max() < 60) if dark else (ground.min() > 240)
 
+    def check_drawn(self, *, colours: int) -> None:
+        """It has plots, whose edges have many colours, and content down the page: few bands of 100 px lack ink."""
+        pixels = self.pixels()
+        assert len(np.unique(pixels @ np.array([65_536, 256, 1]))) > colours
+        bands = range(0, min(self.height, HEIGHT_PX) - 99, 100)
+        inked = [np.ptp(pixels[top : top + 100].reshape(-1, 3), axis=0).max() > 100 for top in bands]
+        assert sum(inked) >= 0.75 * len(bands), inked
+
     def pixels(self) -> np.ndarray:
         """The picture, colours 0..255: shape (height, width, 3)."""
         return np.round(imread(self.shot)[:, :, :3] * 255).astype(np.int64)
-
-
-def colours(pixels: np.ndarray) -> int:
-    """How many colours a picture has; pixels: 0..255, shape (height, width, 3)."""
-    return len(np.unique(pixels @ np.array([65_536, 256, 1])))
 
 
 def look_at(folder: Path, page: str, *, width: int, dark: bool, folded: bool = False) -> Look:

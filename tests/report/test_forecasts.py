@@ -6,14 +6,12 @@ import io
 import json
 import math
 import re
-import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
 from rich.console import Console
 
 from mark.domain.demand import Demand, Forecast
@@ -30,8 +28,7 @@ from mark.report.forecast.forecast_documents import (
 from mark.report.forecast.forecast_page import render_backtest, write_backtest
 from mark.report.forecast.forecast_table import backtest_table, card_table, forecast_table
 from mark.simulator.backtest import MEDIAN, BacktestSpan, run_backtest
-from tests.report.browser import CHROMIUM, colours, needs_browser
-from tests.waiting import PATIENCE_S
+from tests.report.browser import look_at, needs_browser
 
 EVIL = "<b>evil</b> & $x$ [bold]b[/bold] one.module.of.mine:ForecasterWithAVeryLongNameIndeed"
 LEVELS = (0.1, 0.5, 0.9)
@@ -269,17 +266,6 @@ def test_both_files_are_written(written: Path) -> None:
 
 @needs_browser
 def test_a_browser_shows_the_page(tmp_path: Path, written: Path) -> None:
-    assert _inked(tmp_path, written, 1280) >= 12
-
-
-def _inked(folder: Path, page: Path, width: int) -> int:
-    """How many bands of 100 px down the page hold something dark."""
-    shot = folder / "shot.png"
-    subprocess.run(  # noqa: S603 - our own page in a known browser
-        [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
-         f"--screenshot={shot}", f"--window-size={width},1600", page.as_uri()],
-        check=True, capture_output=True, timeout=PATIENCE_S,
-    )  # fmt: skip
-    pixels = np.round(imread(shot)[:, :, :3] * 255).astype(np.int64)
-    assert colours(pixels) > 100
-    return sum(np.ptp(pixels[top : top + 100].reshape(-1, 3), axis=0).max() > 100 for top in range(0, 1600, 100))
+    look = look_at(tmp_path, written.read_text(), width=1280, dark=False)
+    look.check(dark=False)
+    look.check_drawn(colours=100)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import email
 import email.policy
 import re
-import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
 
 from mark.accounting.budget import MonthSpend
 from mark.domain.errors import Misconfigured
@@ -22,11 +20,9 @@ from mark.report.formatting import MISSING, rate_words
 from mark.report.mail.message import Mail, mime, render, standalone
 from mark.report.mail.text import mail_text
 from mark.report.mail.view import mail_view
-from tests.report.browser import CHROMIUM, beside, needs_browser
+from tests.report.browser import beside, look_at, needs_browser
 from tests.report.cost_fakes import DAY_S, FIRST, cost_report, model_report, rolled_out
-from tests.waiting import PATIENCE_S
 
-BROWSER = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
 MONTH = cost_report(
     rolled_out(model_report(days=30)),
     model_report("digits", days=30, seed=3, missed=True),
@@ -222,52 +218,18 @@ def test_the_document_has_the_same_numbers() -> None:
 
 @needs_browser
 @pytest.mark.parametrize(
-    ("name", "dark", "width"), [("week", True, 760), ("month", False, 500), beside("week", False, 760)]
+    ("name", "dark", "width"),
+    [("week", True, 760), ("month", False, 360), beside("week", False, 760), beside("month", True, 390)],
 )
-def test_browser_shows_the_mail(mails, tmp_path: Path, name: str, dark: bool, width: int) -> None:
-    page, shot = tmp_path / "mail.html", tmp_path / "shot.png"
-    page.write_text(standalone(mails[name]), encoding="utf-8")
-    flags = [*BROWSER, f"--user-data-dir={tmp_path / 'p'}"]
-    flags += ["--blink-settings=preferredColorScheme=0"] if dark else []
-    subprocess.run(  # noqa: S603 - our own page in a known browser
-        [str(CHROMIUM), *flags, f"--screenshot={shot}", f"--window-size={width},1500", page.as_uri()],
-        check=True, capture_output=True, timeout=PATIENCE_S,
-    )  # fmt: skip
-    pixels = np.round(imread(shot)[:, :, :3] * 255).astype(np.int64)
-    assert pixels.shape[:2] == (1500, width)
-    ground = np.median(pixels.reshape(-1, 3), axis=0)
-    assert (ground.max() < 60) if dark else (ground.min() > 240)
-    inked = [np.ptp(pixels[top : top + 100].reshape(-1, 3), axis=0).max() > 100 for top in range(0, 1500, 100)]
-    assert sum(inked) >= 13
+def test_a_browser_shows_the_mail_and_a_telephone_all_its_columns(
+    mails, tmp_path: Path, name: str, dark: bool, width: int
+) -> None:
+    look = look_at(tmp_path, standalone(mails[name]), width=width, dark=dark)
+    look.check(dark=dark)
+    look.check_drawn(colours=100)
+    assert (look.width, look.scrolled) == (width, ())
     bars = np.array([0, 114, 178])  # the plots are there, the same ones in a dark mail program
-    assert (np.abs(pixels - bars).max(axis=2) < 4).sum() > 5000
-
-
-PROBE = """<script>
-const over = [...document.querySelectorAll(".scroll")].map(box => box.scrollWidth - box.clientWidth);
-parent.postMessage(`${innerWidth} wide, ${over.length} tables, ${Math.max(...over)} over`, "*");
-</script>"""
-PHONE = """<body style="margin:0"><iframe src="mail.html" style="border:0;width:WIDTHpx;height:3000px"></iframe>
-<script>addEventListener("message", event => { document.title = event.data; });</script>"""
-
-
-@needs_browser
-@pytest.mark.parametrize("width", [360, beside(390)])
-def test_a_telephone_shows_all_columns(mails, tmp_path: Path, width: int) -> None:
-    (tmp_path / "mail.html").write_text(standalone(mails["month"]) + PROBE, encoding="utf-8")
-    (tmp_path / "phone.html").write_text(PHONE.replace("WIDTH", str(width)), encoding="utf-8")
-    flags = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--hide-scrollbars",
-        f"--user-data-dir={tmp_path / 'p'}",
-    ]
-    shown = subprocess.run(  # noqa: S603 - our own page in a known browser
-        [str(CHROMIUM), *flags, "--dump-dom", "--virtual-time-budget=3000", (tmp_path / "phone.html").as_uri()],
-        check=True, capture_output=True, text=True, timeout=PATIENCE_S,
-    )  # fmt: skip
-    assert f"<title>{width} wide, 10 tables, 0 over</title>" in shown.stdout
+    assert (np.abs(look.pixels() - bars).max(axis=2) < 4).sum() > 5000
 
 
 def test_rejected_requests_are_told_beside_those_that_count() -> None:

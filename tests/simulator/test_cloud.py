@@ -112,12 +112,6 @@ def test_a_launch_is_ready_after_its_boot_and_billed_after_its_pending_time(worl
     assert (world.cloud.launches, world.cloud.running_s) == (1, 485.0)
 
 
-def test_the_same_launch_order_again_rents_nothing_more(world: World) -> None:
-    world.launch(SERVING, 2, token="t7-1")
-    world.launch(SERVING, 2, token="t7-1")
-    assert len(world.states()) == 2
-
-
 def test_the_first_fleet_is_there_at_once_and_not_counted_as_launched(world: World) -> None:
     world.cloud.prewarmed = True
     world.launch(SERVING, 2)
@@ -182,19 +176,6 @@ def test_a_standby_sleeps_wakes_and_sleeps_again(world: World) -> None:
     assert world.stretches() == [("i-000001", 15.0, 200.0), ("i-000001", 1000.0, 1200.0)]
     assert world.cloud.asleep_s == 800.0 + 300.0
     assert (world.cloud.wakes, world.cloud.launches) == (1, 1)
-
-
-def test_a_standby_told_to_stop_while_it_wakes_sleeps_on(world: World) -> None:
-    world.launch(SLEEPER, role=Role.STANDBY)
-    world.to(200.0)
-    world.cloud.submit(StopStandby(token="t2-1", reason="test", instances=("i-000001",)))
-    world.to(300.0)
-    world.cloud.submit(StartStandby(token="t3-1", reason="test", instances=("i-000001",)))
-    world.to(330.0)
-    world.cloud.submit(StopStandby(token="t4-1", reason="test", instances=("i-000001",)))
-    world.to(600.0)
-    assert world.states() == {"i-000001": InstanceState.STOPPED}
-    assert world.stretches() == [("i-000001", 15.0, 200.0), ("i-000001", 300.0, 330.0)]
 
 
 def test_orders_that_do_not_fit_the_state_change_nothing(world: World) -> None:

@@ -38,6 +38,8 @@ cgutils: Any = numba.core.cgutils
 types: Any = numba.core.types
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 """Inlined into one function, arrays are handed on without counting references, which took most of the time."""
+_CALLED: dict[str, Any] = {**_OPTIONS, "forceinline": False}
+"""Of the learned scheduler: its layers take far longer than a call, and minutes to compile at each place."""
 _DECISIONS = (bouncer, batcher, credit_rules, device, objective, overflow, qos, qos_policy, routing, slackfit)
 _ENGINE = (*_DECISIONS, kernel_tally, kernel_lambda, kernel)
 _CENTRAL = (assignment, kairos, central_decisions)
@@ -146,7 +148,7 @@ def _compiled(
 ) -> list[Any]:
     for module in modules:
         for function in _functions(module):
-            register_jitable(**_OPTIONS)(function)
+            register_jitable(**(_CALLED if function is qos_policy.learned_pair else _OPTIONS))(function)
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_dir / f"engine-{_fingerprint(modules)}")
     try:

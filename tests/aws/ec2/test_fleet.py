@@ -292,15 +292,6 @@ def test_an_agent_that_does_not_end_is_ended(there: Scene) -> None:
     assert there.states() == {name: "terminated"}
 
 
-def test_an_instance_whose_agent_never_reports_is_ended(there: Scene) -> None:
-    there.cloud.submit(launch())
-    [name] = there.ids()
-    there.clock.at += 1801.0
-    there.cloud.observe()
-
-    assert there.states() == {name: "terminated"}
-
-
 def test_a_standby_that_stays_silent_when_woken_is_ended_and_not_put_to_sleep_again(there: Scene) -> None:
     there.cloud.submit(launch(kind=SLEEPER.name, role=Role.STANDBY))
     [name] = there.ids()
@@ -681,11 +672,12 @@ def test_an_instance_that_ends_before_it_was_ready_is_a_fact_with_awss_reason(
     assert there.cloud.drain_facts() == [replace(fact, instance=dying) for fact in said]
 
 
-def test_an_instance_whose_agent_never_comes_is_a_launch_that_failed(there: Scene) -> None:
+def test_an_instance_whose_agent_never_comes_is_ended_and_a_launch_that_failed(there: Scene) -> None:
     there.cloud.submit(launch())
     [name] = there.ids()
     there.clock.at += 1801.0
     there.cloud.observe()
+    assert there.states() == {name: "terminated"}
     there.cloud.observe()
 
     [fact] = there.cloud.drain_facts()
@@ -868,27 +860,6 @@ def test_guardrails_count_what_another_model_is_asking_for() -> None:
     assert guard.reserve("other", second) == (1, "2 instances and 2 more exceed 3")
     guard.release("m", first)  # it was refused
     assert guard.reserve("other", second) == (2, None)
-
-
-def test_a_spot_notice_is_a_fact_until_it_is_acknowledged(there: Scene) -> None:
-    there.cloud.submit(launch(1, kind=SPOT.name))
-    [name] = there.ids()
-    notice = SpotWarned(instance=name, at=1000.0, terminates_at=1120.0)
-    there.send(notice)
-    assert there.cloud.drain_facts() == [notice]
-    [seen] = there.cloud.observe()
-    assert seen.terminates_at == 1120.0
-
-    crashed = scene(again=there)  # nothing was acknowledged: the next controller gets it too
-    crashed.cloud.observe()
-    crashed.inbox.receive(0)
-    assert crashed.cloud.drain_facts() == [notice]
-    crashed.cloud.acknowledge()
-    assert crashed.cloud.drain_facts() == []
-    last = scene(again=there)
-    assert last.inbox.receive(0) == 0
-    crashed.cloud.close()
-    last.cloud.close()
 
 
 def test_messages_that_may_not_be_deleted_end_no_tick(there: Scene) -> None:

@@ -188,7 +188,7 @@ def training_note(text: str) -> Note:
     return Note(kind=NoteKind.TRAINING, text=f"forecaster: {text}")
 
 
-def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_used(world: World) -> None:
+def test_each_day_it_is_trained_in_a_process_of_low_priority_and_then_used(world: World) -> None:
     assert (world.told.why, world.told.until, world.told.training) == ("first", BEGAN_AT, None)
     world.tick(23.9)
     assert world.told.training is None
@@ -213,26 +213,15 @@ def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_used(wo
     assert about == {"nice": min(19, os.nice(0) + 10), "threads": "1"}
     assert is_gone(pid)
 
-
-def test_of_what_was_learned_the_last_two_are_kept(world: World) -> None:
-    ends = []
-    for _ in range(3):
-        world.tick(24.5)
+    world.tick(23.9)
+    assert world.told.training is None
+    ends = [learned_until]
+    for hours in (0.2, 24.5):
+        world.tick(hours)
         ends.append(world.history.end_at)
         world.tick_until(lambda: world.told.until == ends[-1])
     kept = world.folder / "services" / "mine" / "served"
-
-    assert {folder.name for folder in kept.iterdir()} == {f"{end:.0f}" for end in ends[1:]}
-
-
-def test_the_next_training_comes_a_day_after_the_last(world: World) -> None:
-    world.tick(24.5)
-    world.tick_until(lambda: world.told.why == "schedule")
-    world.tick(23.9)
-    assert world.told.training is None
-    world.tick(0.2)
-    assert world.told.training
-    world.retraining.stop()
+    assert {folder.name for folder in kept.iterdir()} == {f"{end:.0f}" for end in ends[1:]}, "the last two"
 
 
 def test_it_is_trained_when_its_forecasts_get_worse_and_not_at_once_again(folder: Path) -> None:
@@ -269,12 +258,12 @@ def test_a_new_process_learns_from_the_journal_how_forecasts_did(world: World) -
 
 @pytest.mark.parametrize(
     ("mode", "said"),
-    [("refuse", "nothing to learn from"), ("mute", "cannot speak"), ("hang", "not done within 3 s")],
+    [("refuse", "nothing to learn from"), ("mute", "cannot speak"), ("hang", "not done within 1 s")],
 )
 def test_what_fails_or_is_late_leaves_the_old_one_and_the_status_says_so(
     folder: Path, mode: str, said: str
 ) -> None:
-    settings = RetrainSettings(limit_min=3 / 60 if mode == "hang" else 60.0, at_least_h=3.0)
+    settings = RetrainSettings(limit_min=1 / 60 if mode == "hang" else 60.0, at_least_h=3.0)
     world = World(folder, Store(), settings=settings)
     world.retraining.begin(world.store, BEGAN_AT)
     (folder / "mode").write_text(mode)
@@ -311,12 +300,8 @@ def test_the_first_forecaster_of_a_days_history_learns_in_a_process_that_ends(fo
     world.retraining.begin(world.store, BEGAN_AT)
     assert world.speaks_of() == 900.0
 
-
-def test_what_was_learned_for_the_first_forecaster_is_not_learned_by_the_next_process(folder: Path) -> None:
     World(folder, Store(), past_min=DAY_MIN)
-    World(folder, Store(), past_min=DAY_MIN)
-
-    assert len(list(folder.glob("trains-*"))) == 1
+    assert [*folder.glob("trains-*")] == [trainer], "the next process finds what was learned"
 
 
 @pytest.mark.parametrize(("mode", "said"), [("die", "ended with status -9"), ("hang", "not done within")])
@@ -324,7 +309,7 @@ def test_a_first_training_that_dies_or_hangs_leaves_the_fallback_and_is_tried_ag
     folder: Path, mode: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (folder / "mode").write_text(mode)
-    settings = RetrainSettings(limit_min=(3 if mode == "hang" else 3600) / 60, at_least_h=3.0)
+    settings = RetrainSettings(limit_min=(1 if mode == "hang" else 3600) / 60, at_least_h=3.0)
     world = World(folder, Store(), past_min=DAY_MIN, settings=settings)
     world.retraining.begin(world.store, BEGAN_AT)
 
@@ -405,14 +390,9 @@ def test_a_controller_that_takes_over_or_restarts_uses_what_was_trained_last(wor
         assert late.told == replace(world.told, drift=None)
     assert len(trainers(world.folder)) == 1  # the others found it in the cache
 
-
-def test_what_was_trained_with_another_seed_or_written_by_another_version_is_left_alone(world: World) -> None:
-    world.tick(24.5)
-    world.tick_until(lambda: world.told.why == "schedule")
     other = World(world.folder, world.store, seed=1)
     assert other.retraining.keep_up(other.store)
-    assert other.speaks_of() == 900.0
-
+    assert other.speaks_of() == 900.0, "what another seed learned is left alone"
     world.store.kept["trained-on:served"] = '{"version": "another"}'
     other = World(world.folder, world.store)
     assert other.retraining.keep_up(other.store)
