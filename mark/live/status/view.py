@@ -269,8 +269,8 @@ class LiveView:
 
     def _shares(self, served: ServedModel, members: Mapping[str, Member]) -> tuple[GatewayShare, ...]:
         """Each gateway's share of the agents: found as they find it, from the same members and gateways."""
-        names = [peer.name for peer in self._store.gateways()]
-        if not names:
+        gateways = {peer.name: peer.zone for peer in self._store.gateways()}
+        if not gateways:
             return ()
         type_of = {offering.name: offering.instance_type.name for offering in served.offerings}
         versions = self._store.versions(served.name)
@@ -279,11 +279,12 @@ class LiveView:
             for name, member in members.items()
             if member.state is MemberState.READY and not (versions and versions.is_retired(member.version))
         }
-        owner_of = share_instances(kinds_of(takes, type_of), names)
-        counts = {name: Counter[str]() for name in names}
+        zone_of = {name: member.zone for name, member in members.items()}
+        owner_of = share_instances(kinds_of(takes, type_of), gateways, zone_of)
+        counts = {name: Counter[str]() for name in gateways}
         for agent, owner in owner_of.items():
             counts[owner][takes[agent][0]] += 1
-        return tuple(GatewayShare(gateway=name, agents=dict(sorted(counts[name].items()))) for name in names)
+        return tuple(GatewayShare(gateway=name, agents=dict(sorted(counts[name].items()))) for name in gateways)
 
     def _usage(self, model: str, now: float) -> FleetUsage:
         """Time that the model's instances have run and slept, by the ledger."""
