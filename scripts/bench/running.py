@@ -77,14 +77,43 @@ def run_service(models: int, *, rps: float, seconds: float, history_days: float 
     Every model has answered a request by then. history_days: length of the load that forecasters have learned
     from; 0 for an hour of the expected one.
     """
+    with running_service(models, rps=rps, history_days=history_days) as service:
+        if service.load(rps, seconds).wait(LOAD_S + seconds):
+            raise RuntimeError("mark load failed")
+        _ask_each(service.home)
+        return {process: memory_of(pid) for process, pid in _processes(service.home)}
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A service that runs, and its folder."""
+
+    home: Path
+
+    @property
+    def processes(self) -> Mapping[str, int]:
+        """Ids of its processes by name, without those that they started."""
+        found: Mapping[str, int] = _running(self.home)["processes"]
+        return found
+
+    def load(self, rps: float, seconds: float) -> subprocess.Popen[bytes]:
+        """Start to send requests for the first model."""
+        asked = ("--name", NAME, "--model", _model(0), "--rate", f"{rps:g}", "--duration", f"{seconds:g}")
+        return subprocess.Popen(  # noqa: S603 - our own command
+            [MARK, "load", *asked], cwd=self.home, env=_environment(self.home), stdout=subprocess.DEVNULL
+        )
+
+
+@contextmanager
+def running_service(models: int, *, rps: float, history_days: float = 0.0, **service: object) -> Iterator[Running]:
+    """A service of so many models while the context lasts. service: further settings of it."""
     with tempfile.TemporaryDirectory(prefix="mark-bench-") as name:
         home = Path(name)
-        config = _write(home, models, rps, history_days)
-        with _service(home, config):
-            load = ("--model", _model(0), "--rate", f"{rps:g}", "--duration", f"{seconds:g}")
-            _mark(home, LOAD_S + seconds, "load", "--name", NAME, *load)
-            _ask_each(home)
-            return {process: memory_of(pid) for process, pid in _processes(home)}
+        _mark(home, UP_S, "up", "--config", str(_write(home, models, rps, history_days, service)), "--detach")
+        try:
+            yield Running(home)
+        finally:
+            _mark(home, DOWN_S, "down", "--name", NAME)
 
 
 def most_of(found: Mapping[str, Memory], process: str) -> Memory:
@@ -108,7 +137,7 @@ def _model(number: int) -> str:
     return f"tiny-{number:02}"
 
 
-def _write(home: Path, models: int, rps: float, history_days: float) -> Path:
+def _write(home: Path, models: int, rps: float, history_days: float, service: Mapping[str, object]) -> Path:
     names = [_model(number) for number in range(models)]
     (home / "tiny.py").write_text(CODE)
     described = [{"name": name, **DESCRIPTION} for name in names]
@@ -128,7 +157,7 @@ def _write(home: Path, models: int, rps: float, history_days: float) -> Path:
         "models": "models.json",
         "profiles": ["profiles.json"],
         "simulate": {"world": "ideal"},
-        "service": {"name": NAME, "port": 0, "status_port": 0, "serve": serve},
+        "service": {"name": NAME, "port": 0, "status_port": 0, "serve": serve, **service},
     }
     if history_days:
         settings["trace"] = _trace(home, history_days)
@@ -145,19 +174,18 @@ def _trace(home: Path, days: float) -> dict[str, Any]:
     return {"file": "load.csv", "start_s": 60 * int(days * DAY_MIN)}
 
 
-@contextmanager
-def _service(home: Path, config: Path) -> Iterator[None]:
-    _mark(home, UP_S, "up", "--config", str(config), "--detach")
-    try:
-        yield
-    finally:
-        _mark(home, DOWN_S, "down", "--name", NAME)
+def _environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "MARK_STATE": str(home / "state")}
 
 
 def _mark(home: Path, limit_s: float, *arguments: str) -> None:
-    environment = {**os.environ, "MARK_STATE": str(home / "state")}
     subprocess.run(  # noqa: S603 - our own command
-        [MARK, *arguments], cwd=home, env=environment, check=True, timeout=limit_s, stdout=subprocess.DEVNULL
+        [MARK, *arguments],
+        cwd=home,
+        env=_environment(home),
+        check=True,
+        timeout=limit_s,
+        stdout=subprocess.DEVNULL,
     )
 
 
