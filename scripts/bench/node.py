@@ -1,7 +1,7 @@
 """A lean node's processes within a limit of memory: `python -m scripts.bench.node 260 200`, MiB each.
 
-Gateway, controller and store of one model start again in a memory cgroup and take load. Printed is what they used at
-most, pages of shared libraries apart, and whether all lived. It needs root and a machine that mounts cgroups.
+Gateway, controller and store of one model start again in a memory cgroup and take load. Printed is what they used
+at most, pages of shared libraries apart, and whether all lived. It needs root and a machine that mounts cgroups.
 """
 
 from __future__ import annotations
