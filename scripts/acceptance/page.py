@@ -1,13 +1,14 @@
 """docs/figures.md and its tables, docs/figures/*.csv: `python -m scripts.acceptance.page [FOLDER]`.
 
 All figures of a part are of one commit: figures of different code beside each other compare nothing. Each part
-says its commit, so a change that touches one part need not wait for the hours that all take. The page is made of
-the tables alone.
+says its commit and stays as it was measured, so a change that touches one part need not wait for the hours that
+all take.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,8 +42,8 @@ REST = """## Measured elsewhere
 - `mark reproduce`: [the papers' own experiments](papers.md).
 """
 PAGE = ROOT / "docs" / "figures.md"
-COMMITS = "commits.csv"
-"""File beside the tables: the commit that each part was measured at."""
+MEASURED_BY = re.compile(r"`python -m scripts\.acceptance\.run (\w+)` at `(\w+)`")
+"""In the text of a part: its name and its commit."""
 Measured = Mapping[FigureTask, MeasuredFigures | None]
 
 
@@ -72,35 +73,34 @@ def write(measured: Measured) -> bool:
     whole = [found for task, found in measured.items() if found is not None and task.part not in lacking]
     if not whole:
         return False
-    commits = commits_there() | {name: _one_commit(name, whole) for name in PARTS if name not in lacking}
+    texts = texts_there()
     for name, part in PARTS.items():
         if name not in lacking:
-            _write_tables(name, part.tables(part.completed(figures_of(name, whole))))
-    listed = [("part", "commit"), *((name, commits[name]) for name in PARTS if name in commits)]
-    _write_rows(PAGE.with_suffix("") / COMMITS, listed)
-    PAGE.write_text(page_text())
+            commit, tables = _one_commit(name, whole), part.tables(part.completed(figures_of(name, whole)))
+            _write_tables(name, tables)
+            texts[name] = _part_text(name, commit, tables)
+    PAGE.write_text(page_text(texts))
     return True
 
 
-def page_text() -> str:
-    """The page of the tables that are there."""
-    there, commits = tables_there(), commits_there()
-    texts = (_part_text(name, commits[name], tables) for name, tables in there.items())
-    missing = [name for name in PARTS if name not in there]
+def page_text(texts: Mapping[str, str]) -> str:
+    """The page. texts: of its parts, by name."""
+    missing = [name for name in PARTS if name not in texts]
     said = [f"Not measured: {', '.join(missing)}.\n"] if missing else []
-    return "\n".join([HEAD, *said, *texts, REST])
+    return "\n".join([HEAD, *said, *(texts[name] for name in PARTS if name in texts), REST])
 
 
-def commits_there() -> dict[str, str]:
-    """The commit of each part that is there."""
-    file = PAGE.with_suffix("") / COMMITS
-    return {row[0]: row[1] for row in _rows_of(file)[1:]} if file.exists() else {}
+def texts_there() -> dict[str, str]:
+    """The texts of the parts that are there, by name."""
+    parts = PAGE.read_text().split("\n## ")[1:] if PAGE.exists() else []
+    return {found[1]: f"## {text}" for text in parts if (found := MEASURED_BY.search(text))}
 
 
 def tables_at(commit: str) -> dict[str, Tables]:
     """The tables of parts that were measured at that commit."""
-    commits = commits_there()
-    return {name: tables for name, tables in tables_there().items() if commits[name] == commit}
+    measured = (MEASURED_BY.search(text) for text in texts_there().values())
+    names = {found[1] for found in measured if found and found[2] == commit}
+    return {name: tables for name, tables in tables_there().items() if name in names}
 
 
 def tables_there() -> dict[str, Tables]:
@@ -108,7 +108,9 @@ def tables_there() -> dict[str, Tables]:
     found: dict[str, Tables] = {}
     for name in PARTS:
         for path in _table_files(name):
-            found.setdefault(name, {})[path.stem.partition("-")[2]] = _rows_of(path)
+            with path.open(newline="") as file:
+                rows = [tuple(row) for row in csv.reader(file)]
+            found.setdefault(name, {})[path.stem.partition("-")[2]] = rows
     return found
 
 
@@ -167,18 +169,10 @@ def _write_tables(part: str, tables: Tables) -> None:
     for path in _table_files(part):
         path.unlink()
     for name, rows in tables.items():
-        _write_rows(PAGE.with_suffix("") / f"{part}-{name}.csv", rows)
-
-
-def _rows_of(path: Path) -> list[Row]:
-    with path.open(newline="") as file:
-        return [tuple(row) for row in csv.reader(file)]
-
-
-def _write_rows(path: Path, rows: Sequence[Row]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
+        path = PAGE.with_suffix("") / f"{part}-{name}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 if __name__ == "__main__":
