@@ -20,7 +20,9 @@ from mark.serving.agent.device import Device
 from mark.serving.agent.process import EXIT_DRAINED, serve_host
 from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.gateway.config import GatewayConfig
+from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.server import serve_gateway
+from mark.serving.gateway.telemetry.traffic_tally import Tally
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 from tests.serving.harness import BODY, Client, offering, run, served, truth, until
 
@@ -359,3 +361,22 @@ def test_a_model_whose_process_ends_is_started_anew_also_while_nobody_asks() -> 
             assert len(service.backends["one"]) == 1
 
     run(test())
+
+
+def test_what_a_shared_instance_gives_back_is_taken_off_the_window_it_came_in() -> None:
+    tally = Tally()
+    kept, lost = (InferenceRequest(None, b"POST", b"/", {}, b"", keep_alive=True) for _ in range(2))
+    tally.open_window(7, 100.0)
+    kept.arrived_at = lost.arrived_at = 104.0
+    for request in (kept, lost):
+        tally.took_shared(request)
+    tally.open_window(8, 105.0)
+    traffic = tally.traffic("m", in_flight=0, warm=0)
+    assert traffic is not None
+    assert traffic.shared == ((7, 2),)
+    for _ in range(2):  # of what it took, once
+        tally.gave_back(lost)
+    traffic = tally.traffic("m", in_flight=0, warm=0)
+    assert traffic is not None
+    assert traffic.shared == ((7, -1),)
+    assert kept.is_shared
