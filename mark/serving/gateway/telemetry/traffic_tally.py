@@ -207,7 +207,7 @@ class Tally:
         return self.versions.setdefault(version, VersionTally(version))
 
     def open_window(self, window: int, now: float) -> None:
-        """Begin to count arrivals for that window; now: the loop's clock."""
+        """Begin to count arrivals since `now`, the loop's clock, for that window."""
         if not self._opened or self._opened[-1][1] != window:
             self._opened.append((now, window))
             total, known = self._window_began
