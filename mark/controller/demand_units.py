@@ -44,17 +44,9 @@ def counted_unit(start_at: float, counts: Sequence[int], speeds: Sequence[float]
     return unit_of_windows(start_at, [count * speed for count, speed in zip(counts, speeds, strict=True)])
 
 
-def above_shared(unit: DemandUnit, shared_rps: float) -> DemandUnit:
-    """The part of a unit above what shared instances took of it."""
-    if not shared_rps:
-        return unit
-    return replace(
-        unit,
-        count=max(0, unit.count - round(shared_rps * UNIT_S)),
-        mean_rps=max(0.0, unit.mean_rps - shared_rps),
-        max_rps=max(0.0, unit.max_rps - shared_rps),
-        shared_rps=shared_rps,
-    )
+def above_shared(counts: Sequence[int], shared: Sequence[int]) -> list[int]:
+    """The part of each window's requests that shared instances did not take."""
+    return [max(0, count - taken) for count, taken in zip(counts, shared, strict=True)]
 
 
 def recent_windows(now: float, since: float) -> range:

@@ -46,7 +46,7 @@ from mark.planner.packing_kernels import NOTHING
 from mark.ports import Cloud
 
 SOON_S = 60.0
-"""While instances boot, and after a refused launch, it is decided anew after so long."""
+"""While instances are kept until others boot, and after a refused launch, it is decided anew after so long."""
 HAND_OVER_S = 120.0
 """Beside the time to boot, for the plan of a model's own fleet: a tick, and some minutes of load to plan by."""
 LATE_S = 1800.0
@@ -265,7 +265,7 @@ class HostController:
         surplus = tuple(name for name in staying if name not in kept)
         left = self._give_up(surplus, now) if surplus and not is_booting else surplus
         waits = (*self._refused_until.values(), *self._refused_in.values())
-        soon = is_booting or left or any(until > now for until in waits)
+        soon = left or any(until > now for until in waits)
         self._next_decision_at = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
         self._decided_on = frozenset(item.id for item in self._cloud.observe())
         self._journal.append(

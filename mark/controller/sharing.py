@@ -102,8 +102,8 @@ def shared_offerings(sharer: Sharer) -> tuple[Offering, ...]:
 
 def need_of(sharer: Sharer, history: Demand) -> Need:
     """The model's need of shared capacity, by the load that it is expected to have."""
-    expected, rates = expected_by(sharer, history)
-    levels = np.linspace(0.0, max(expected.max_rps, default=0.0) or 1.0, LEVELS)
+    rates = expected_rates(sharer, history)
+    levels = np.linspace(0.0, rates.max(initial=0.0) or 1.0, LEVELS)
     shared = shared_offerings(sharer)
     return Need(
         model=sharer.model.name,
@@ -171,10 +171,10 @@ def expected_load(history: Demand, *, rising: bool = False) -> Demand:
     )
 
 
-def expected_by(sharer: Sharer, history: Demand) -> tuple[Demand, np.ndarray]:
-    """The load that a decision on this model expects, and its mean in each block, requests/s."""
+def expected_rates(sharer: Sharer, history: Demand) -> np.ndarray:
+    """The mean rate of each block that a decision on this model expects, requests/s."""
     expected = expected_load(history, rising=not sharer.has_backup)
-    return expected, in_blocks(np.array(expected.mean_rps, np.float64))
+    return in_blocks(np.array(expected.mean_rps, np.float64))
 
 
 def saved_usd_per_hour(sharer: Sharer, rates: np.ndarray, levels: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from mark.controller.sharing import (
     BLOCK_UNITS,
     Sharer,
-    expected_by,
+    expected_rates,
     memory_gib,
     shared_offerings,
     usd_per_hour_alone,
@@ -98,7 +98,7 @@ def expected_loads(
     """The loads that a decision of now expects, in the models' order."""
     found = []
     for sharer, history in zip(sharers, histories, strict=True):
-        rates = expected_by(sharer, history)[1]
+        rates = expected_rates(sharer, history)
         busiest = int(np.argmax(rates)) if rates.size else 0
         found.append(
             ExpectedLoad(
@@ -116,7 +116,7 @@ def host_uses(packing: Packing, sharers: Sequence[Sharer], histories: Sequence[D
     """The use of each shared instance by the load that the decision expects."""
     models = {sharer.model.name: sharer for sharer in sharers}
     rates = {
-        sharer.model.name: expected_by(sharer, history)[1]
+        sharer.model.name: expected_rates(sharer, history)
         for sharer, history in zip(sharers, histories, strict=True)
     }
     parts = {sharer.model.name: {item.name: item for item in shared_offerings(sharer)} for sharer in sharers}

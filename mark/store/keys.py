@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
 
-MODEL_PARTS = ("served", "arrivals", "traffic", "latency", "gauges", "ledger", "noted", "rollup", "journal")
+MODEL_PARTS = (
+    "served",
+    "arrivals",
+    "shared",
+    "traffic",
+    "latency",
+    "gauges",
+    "ledger",
+    "noted",
+    "rollup",
+    "journal",
+)
 """Kinds of keys of each model."""
 MODEL_DOCUMENTS = (
     "model", "tallies", "load", "replays", "shadow", "sharing", "trained", "trained-on", "rollout-command",

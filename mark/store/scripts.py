@@ -167,10 +167,10 @@ return redis.call('ZSCORE', KEYS[1], ARGV[2])
 REPORT = Script(
     _NOW
     + """
--- KEYS: sequences, gateways, then for each model: arrivals, traffic, latencies, gauges.
+-- KEYS: sequences, gateways, then for each model: arrivals, shared, traffic, latencies, gauges.
 -- ARGV: gateway, sequence, windows kept, for how long a silent gateway is remembered (ms), then for each model
--- JSON: whole (what to add), real (what to add), arrivals and latencies (pairs), gauges, failures (kinds, the last
--- first). Whether it was counted. Failures are kept among the traffic, as JSON: a few kinds, the last first.
+-- JSON: whole (what to add), real (what to add), arrivals, shared and latencies (pairs), gauges, failures (kinds,
+-- the last first). Whether it was counted. Failures are kept among the traffic, as JSON: a few kinds, likewise.
 local gateway, sequence, keep = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[4])) do
   redis.call('ZREM', KEYS[2], old)
@@ -204,14 +204,16 @@ local function add_failures(key, failures, most)
   redis.call('HSET', key, 'failures', cjson.encode(known))
 end
 for i = 5, #ARGV do
-  local model, first = cjson.decode(ARGV[i]), 3 + 4 * (i - 5)
+  local model, first = cjson.decode(ARGV[i]), 3 + 5 * (i - 5)
   for _, pair in ipairs(model.arrivals) do redis.call('HINCRBY', KEYS[first], pair[1], pair[2]) end
-  for name, count in pairs(model.whole) do redis.call('HINCRBY', KEYS[first + 1], name, count) end
-  for name, sum in pairs(model.real) do redis.call('HINCRBYFLOAT', KEYS[first + 1], name, sum) end
-  for _, pair in ipairs(model.latencies) do redis.call('HINCRBY', KEYS[first + 2], pair[1], pair[2]) end
-  redis.call('HSET', KEYS[first + 3], gateway, model.gauges)
-  if model.failures then add_failures(KEYS[first + 1], model.failures, model.most_failures) end
+  for _, pair in ipairs(model.shared) do redis.call('HINCRBY', KEYS[first + 1], pair[1], pair[2]) end
+  for name, count in pairs(model.whole) do redis.call('HINCRBY', KEYS[first + 2], name, count) end
+  for name, sum in pairs(model.real) do redis.call('HINCRBYFLOAT', KEYS[first + 2], name, sum) end
+  for _, pair in ipairs(model.latencies) do redis.call('HINCRBY', KEYS[first + 3], pair[1], pair[2]) end
+  redis.call('HSET', KEYS[first + 4], gateway, model.gauges)
+  if model.failures then add_failures(KEYS[first + 2], model.failures, model.most_failures) end
   forget_old_windows(KEYS[first])
+  forget_old_windows(KEYS[first + 1])
 end
 return 1
 """

@@ -261,7 +261,14 @@ class ServiceStore:
 
     def arrivals(self, model: str, first: int, last: int) -> list[int]:
         """Requests in each window from `first` to `last`, both included; 0 where none came or it is long ago."""
-        counts = self._link.call("HMGET", self._keys.of("arrivals", model), *range(first, last + 1))
+        return self._windows("arrivals", model, first, last)
+
+    def shared(self, model: str, first: int, last: int) -> list[int]:
+        """The same of those that shared instances took."""
+        return self._windows("shared", model, first, last)
+
+    def _windows(self, name: str, model: str, first: int, last: int) -> list[int]:
+        counts = self._link.call("HMGET", self._keys.of(name, model), *range(first, last + 1))
         return [int(count or 0) for count in counts]
 
     def arrived(self, model: str) -> int:
@@ -269,7 +276,7 @@ class ServiceStore:
         return int(self._link.call("HGET", self._keys.of("traffic", model), ARRIVED) or 0)
 
     def traffic(self, model: str) -> ModelTraffic:
-        """Totals of all gateways since the service began, `arrivals` left empty; gauges of live gateways."""
+        """Totals of all gateways since the service began, without counts by window; gauges of live gateways."""
         keys = traffic_keys(self._keys, model)
         return traffic_totals(model, self._link.run(TRAFFIC, keys, (ttl_ms(GATEWAY_TTL_S),)))
 

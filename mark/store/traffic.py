@@ -21,7 +21,7 @@ from mark.domain.models.versions import VERSION_COUNTS, VersionCounts
 from mark.store.keys import Keys
 
 WHOLE = (
-    "instance", "standby", "lambda_", "late", "shed", "failed", "model_errors", "rejected", "shared",
+    "instance", "standby", "lambda_", "late", "shed", "failed", "model_errors", "rejected",
     "crossed", "redispatched", "invocations", "cold", "accuracy_known",
 )  # fmt: skip
 REAL = ("latency_sum_s", "first_byte_sum_s", "billed", "gib_s", "shared_usd", "accuracy_sum")
@@ -51,7 +51,7 @@ def report_keys(keys: Keys, report: GatewayReport) -> list[str]:
     own = [
         keys.of(name, model.model)
         for model in report.models
-        for name in ("arrivals", "traffic", "latency", "gauges")
+        for name in ("arrivals", "shared", "traffic", "latency", "gauges")
     ]
     return [keys.of("sequences"), keys.of("gateways"), *own]
 
@@ -74,7 +74,7 @@ def traffic_keys(keys: Keys, model: str) -> list[str]:
 
 
 def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffic:
-    """Read the answer of the script TRAFFIC as totals; `arrivals` stays empty."""
+    """Read the answer of the script TRAFFIC as totals; `arrivals` and `shared` stay empty."""
     traffic, latencies, gauges = answer
     tallies = _pairs(traffic)
     told = [_gauges(gauge) for gauge in gauges]
@@ -128,6 +128,7 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
         "whole": {name: count for name, count in whole.items() if count},
         "real": {name: repr(float(value)) for name, value in real.items() if value},
         "arrivals": model.arrivals,
+        "shared": model.shared,
         "latencies": model.latency_counts,
         "gauges": f"{model.lambda_in_flight} {model.lambda_warm} {model.recent_known} {model.recent_sum!r}",
     }

@@ -74,7 +74,8 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
         StoreUser.GATEWAY: Access(
             keys=(
                 *_MEMBERS, "clients", "clock", "spec", "warmed", "status:budget", "peers", "peers-seen",
-                "sequences", "gateways", "arrivals:*", "traffic:*", "latency:*", "gauges:*", "versions", *_WALLS,
+                "sequences", "gateways", "arrivals:*", "shared:*", "traffic:*", "latency:*", "gauges:*",
+                "versions", *_WALLS,
             ),
             calls=("get", "hvals", "zscore"),
             scripts=(LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION, WALL),

@@ -239,3 +239,15 @@ def test_an_instance_that_boots_is_waited_for_as_long_as_a_boot_may_take() -> No
     cloud.boot()
     found.tick(5.0)
     assert not found.is_booting("m0", 5.0)
+
+
+def test_instances_that_have_booted_are_not_decided_about_before_the_hour() -> None:
+    cloud, hosts, load_rps = FakeCloud(), FakeHosts(), [1.5]
+    found = controller(cloud, hosts, load_rps=lambda _: load_rps[-1])
+    found.tick(0.0)
+    cloud.boot()
+    load_rps.append(4.0)
+    found.tick(PACK_EVERY_S - 1.0)
+    planned_rps = found.planned_rps("m0")
+    found.tick(PACK_EVERY_S)
+    assert found.planned_rps("m0") > planned_rps

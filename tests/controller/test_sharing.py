@@ -63,6 +63,13 @@ def test_capacity_saves_no_more_than_the_model_costs_alone(rates: list[float], w
         assert need.saved_usd_per_hour[-1] == pytest.approx(alone_usd)
 
 
+def test_peaks_of_seconds_change_no_need() -> None:
+    one, calm = sharer("a"), load(1.0, 2.0, 4.0)
+    need, other = need_of(one, calm), need_of(one, dataclasses.replace(calm, max_rps=calm.mean_rps))
+    assert need.levels.tolist() == other.levels.tolist()
+    assert need.saved_usd_per_hour.tolist() == other.saved_usd_per_hour.tolist()
+
+
 def test_lambda_counts_only_where_it_is_in_time() -> None:
     rates = [0.01]
     late, quick = lambda_offering(latency_s=2.0), lambda_offering(latency_s=0.2)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -20,7 +23,12 @@ from mark.serving.agent.device import Device
 from mark.serving.agent.process import EXIT_DRAINED, serve_host
 from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.gateway.config import GatewayConfig
+from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.server import serve_gateway
+from mark.serving.gateway.store_sync import StoreSync
+from mark.serving.gateway.telemetry.traffic_tally import Tally
+from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 from tests.serving.harness import BODY, Client, offering, run, served, truth, until
 
@@ -359,3 +367,34 @@ def test_a_model_whose_process_ends_is_started_anew_also_while_nobody_asks() -> 
             assert len(service.backends["one"]) == 1
 
     run(test())
+
+
+def test_what_a_shared_instance_gives_back_is_taken_off_the_window_it_came_in() -> None:
+    tally = Tally()
+    kept, lost = (InferenceRequest(None, b"POST", b"/", {}, b"", keep_alive=True) for _ in range(2))
+    tally.open_window(7, 100.0)
+    kept.arrived_at = lost.arrived_at = 104.0
+    for request in (kept, lost):
+        tally.took_shared(request)
+    tally.open_window(8, 105.0)
+    traffic = tally.traffic("m", in_flight=0, warm=0)
+    assert traffic is not None
+    assert traffic.shared == ((7, 2),)
+    for _ in range(2):  # of what it took, once
+        tally.gave_back(lost)
+    traffic = tally.traffic("m", in_flight=0, warm=0)
+    assert traffic is not None
+    assert traffic.shared == ((7, -1),)
+    assert kept.is_shared
+
+
+def test_the_request_that_opens_a_window_counts_for_it() -> None:
+    sync, tally = StoreSync("g1", UnexpectedErrors(logging.getLogger("test"))), Tally()
+    sync.routers = {"m": cast("ModelRouter", SimpleNamespace(tally=tally))}
+    request = InferenceRequest(None, b"POST", b"/", {}, b"", keep_alive=True)
+    request.arrived_at = 104.0
+    tally.open_window(-1, 100.0)
+    sync.roll_window(request.arrived_at)
+    tally.took_shared(request)
+    assert tally.shared.total() == 1
+    assert -1 not in tally.shared

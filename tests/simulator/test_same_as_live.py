@@ -102,6 +102,7 @@ def test_units_and_recent_rates(arrivals: list[float], looks: list[float], speed
         arrivals=lambda _, first, last: np.diff(
             np.searchsorted(instants, np.arange(first, last + 2) * 5.0)
         ).tolist(),
+        shared=lambda _, first, last: [0] * (last + 1 - first),
     )
     clock: Any = SimpleNamespace(now=lambda: made.now)
     live = LiveDataPlane(store, "m", clock=clock, next_unit_at=START, monitor=None, target=0.9)

@@ -118,6 +118,8 @@ class ModelTraffic:
     #: (window's number, requests), the number being service time // WINDOW_S. Those that turned out to be rejected
     #: are taken back, so that there may be fewer than none.
     arrivals: tuple[tuple[int, int], ...] = ()
+    #: The same of those that shared instances took: no load of its own fleet. Those given back are taken off.
+    shared: tuple[tuple[int, int], ...] = ()
     #: Requests by size, those of `arrivals` alone.
     sizes: SizeCounts = ()
     #: Requests answered by serving instances, ...
@@ -136,8 +138,6 @@ class ModelTraffic:
     model_errors: int = 0
     #: Requests that the model called wrong in themselves, which tells nothing of the service.
     rejected: int = 0
-    #: Of those that instances answered, the ones that shared instances answered in time: no load of its own fleet.
-    shared: int = 0
     #: Of those that instances answered, the ones that crossed to an instance in another zone than they came in.
     crossed: int = 0
     #: Requests by the zone of the gateway in which they came in, of gateways that know theirs.

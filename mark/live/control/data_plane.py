@@ -39,9 +39,7 @@ class LiveDataPlane:
         monitor: MonitorPolicy | None,
         target: float,
         warmed: Callable[[], int] = lambda: 0,
-        shared_rps: float = 0.0,
     ) -> None:
-        """shared_rps: what shared instances took in the history's last unit."""
         self._warmed = warmed
         self._store, self._model, self._clock = store, model, clock
         self._next_unit_at = next_unit_at
@@ -51,8 +49,7 @@ class LiveDataPlane:
         before = traffic.outcomes
         self._monitor = MonitorState(opened_at=clock.now(), finished=before.finished, missed=before.missed)
         self._closed: SloWindow | None = None
-        self._clients, self._sizes, self._shared = traffic.clients, traffic.sizes, traffic.shared
-        self._shared_rps, self._began_at = shared_rps, clock.now()
+        self._clients, self._sizes = traffic.clients, traffic.sizes
         self._accuracy, self._outcomes = _accuracy_of(traffic), traffic.outcomes
 
     def next_unit(self) -> DemandUnit | None:
@@ -60,32 +57,27 @@ class LiveDataPlane:
         if not self.is_behind():
             return None
         start_at = self._next_unit_at
-        counts = self._store.arrivals(self._model, *unit_windows(start_at))
+        windows = unit_windows(start_at)
         self._next_unit_at += UNIT_S
-        speeds = window_speeds(self._store.clocks(), *unit_windows(start_at))
+        speeds = window_speeds(self._store.clocks(), *windows)
+        counts, own = self._counts(*windows)
+        whole, unit = counted_unit(start_at, counts, speeds), counted_unit(start_at, own, speeds)
         traffic = self._store.traffic(self._model)
-        unit = self._own_part(counted_unit(start_at, counts, speeds), traffic, sum(speeds) / len(speeds))
         before, self._accuracy = self._accuracy, _accuracy_of(traffic)
         earlier, self._outcomes = self._outcomes, traffic.outcomes
         return replace(
             unit,
+            shared_rps=whole.mean_rps - unit.mean_rps,
             clients=self._take_clients(traffic),
             accuracy=self._accuracy.since(before),
             sizes=self._take_sizes(traffic),
             outcomes=self._outcomes.since(earlier),
         )
 
-    def _own_part(self, unit: DemandUnit, traffic: ModelTraffic, speed: float) -> DemandUnit:
-        """The part of a unit that shared instances did not take since the last call.
-
-        Of a unit that began before this controller acted, they are believed to have taken what they did before.
-        """
-        taken = traffic.shared - self._shared if traffic.shared >= self._shared else traffic.shared
-        self._shared, taken_rps = traffic.shared, taken * speed / UNIT_S
-        if unit.start_at < self._began_at:
-            taken_rps = max(taken_rps, self._shared_rps)
-        self._shared_rps = min(unit.mean_rps, taken_rps)
-        return above_shared(unit, self._shared_rps)
+    def _counts(self, first: int, last: int) -> tuple[list[int], list[int]]:
+        """Requests of these windows, both included, and those of them that shared instances did not take."""
+        counts = self._store.arrivals(self._model, first, last)
+        return counts, above_shared(counts, self._store.shared(self._model, first, last))
 
     def _take_sizes(self, traffic: ModelTraffic) -> SizeCounts:
         """Take what was counted by size since the last call."""
@@ -125,10 +117,8 @@ class LiveDataPlane:
         if not windows:
             return ()
         first, last = windows[0], windows[-1]
-        rates = window_rates(
-            self._store.arrivals(self._model, first, last), window_speeds(self._store.clocks(), first, last)
-        )
-        return tuple(max(0.0, rate - self._shared_rps) for rate in rates)
+        own = self._counts(first, last)[1]
+        return window_rates(own, window_speeds(self._store.clocks(), first, last))
 
     def _poll_monitor(self) -> None:
         if self._monitor_policy is None:

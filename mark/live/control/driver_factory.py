@@ -257,7 +257,6 @@ class DriverFactory:
             model.name,
             clock=clock,
             next_unit_at=history.end_at,
-            shared_rps=history.shared_rps[-1] if history.shared_rps else 0.0,
             monitor=policy.monitor,
             target=policy.slo.target,
             warmed=warmer.believed,

@@ -1,7 +1,7 @@
 """One term of the acting controller: from recovering the journals to the first failure.
 
-One thread ticks each model, one keeps the lease. Whatever fails ends the term: the next one, here or in another
-process, recovers every model from its journal.
+One thread keeps the lease, from before the first decisions on; then one ticks each model. Whatever fails ends the
+term: the next one, here or in another process, recovers every model from its journal.
 """
 
 from __future__ import annotations
@@ -78,13 +78,15 @@ class Term:
     ) -> None:
         """Until `stop`, or until something fails, which is raised. `beside`: what runs in threads as long."""
         with ExitStack() as opened:
-            runs = [*self._drivers(models, forecasters, opened), self._keep_lease]
+            # taking over many models, with their first decisions, may take longer than the lease lasts
+            threads = [self._start(self._keep_lease)]
+            opened.callback(threads[0].join)
+            opened.callback(self._over.set)
+            runs = self._drivers(models, forecasters, opened)
             runs += [partial(run, self._over) for run in beside]
             # what is sent first was written by others: it has no other fence
             self._store.leases.renew(self._lease)
-            threads = [threading.Thread(target=self._guarded, args=(run,), daemon=True) for run in runs]
-            for thread in threads:
-                thread.start()
+            threads += map(self._start, runs)
             while not (stop.is_set() or self._over.is_set()):
                 self._over.wait(0.05)
             self._over.set()
@@ -96,6 +98,11 @@ class Term:
     def _keep_lease(self) -> None:
         while not self._over.wait(self._store.leases.times.renew_s):
             self._store.leases.renew(self._lease)
+
+    def _start(self, run: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=self._guarded, args=(run,), daemon=True)
+        thread.start()
+        return thread
 
     def _guarded(self, run: Callable[[], None]) -> None:
         """Run one thread; its failure ends the term."""

@@ -121,6 +121,8 @@ class AgentConnection(FrameLink):
         self.closed.set()
         lost = list(self.in_flight.values())
         self.in_flight.clear()
+        for request in lost:
+            self.router.tally.gave_back(request)
         streams = self.end_streams("the instance was lost in the middle of the answer")
         self.drop_shadows()
         try:
@@ -163,6 +165,8 @@ class AgentConnection(FrameLink):
         )
         self._sent = id_
         request.is_forced = forced
+        if self.view.share_rps and not forced:
+            self.router.tally.took_shared(request)
         self.in_flight[id_] = request
         request.sent_to, request.sent_as = self, id_
         if request.stream is not None:
@@ -212,6 +216,7 @@ class AgentConnection(FrameLink):
         self.send(shadow, now, forced=False)
         self.shadows[self._sent] = shadow
         del self.in_flight[self._sent]
+        self.router.tally.gave_back(shadow)
         if shadow.size != 1:
             self._expired[self._sent] = shadow.size
 
@@ -233,6 +238,7 @@ class AgentConnection(FrameLink):
         taken, self.in_flight = self.in_flight, {}
         for id_, request in taken.items():
             self.write(encode(Cancel(id_)))
+            self.router.tally.gave_back(request)
             if request.size != 1:
                 self._expired[id_] = request.size
             router.take_back(request)
@@ -294,8 +300,8 @@ class AgentConnection(FrameLink):
         view.answered(now, view.full_batch_s, size)
         if request is not None:
             del self.in_flight[frame.id]
-            if view.share_rps and now <= request.deadline_at:
-                self.router.tally.shared += 1
+            if request.is_forced and view.share_rps and now <= request.deadline_at:
+                self.router.tally.took_shared(request)
             if view.is_far:
                 self.router.tally.crossed += 1
             self.router.answer(request, frame, "standby" if view.standby else "instance", now)
@@ -363,6 +369,7 @@ class AgentConnection(FrameLink):
             case Bounced(id=id_):
                 request = self.in_flight.pop(id_, None)
                 if request is not None:
+                    self.router.tally.gave_back(request)
                     if request.trace is not None:
                         request.trace.returned("bounced", now)
                     if self.router.crosses and not self.view.is_far and not request.is_forced:

@@ -80,8 +80,8 @@ class InferenceRequest(HttpExchange):
 
     __slots__ = (
         "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "failed_by",
-        "header_length", "idempotency", "is_forced", "losses", "path", "request_id", "sent_as", "sent_to", "shape",
-        "size", "trace", "traceparent", "variant", "version",
+        "header_length", "idempotency", "is_forced", "is_shared", "losses", "path", "request_id", "sent_as",
+        "sent_to", "shape", "size", "trace", "traceparent", "variant", "version",
     )  # fmt: skip
 
     arrived_at: float
@@ -116,6 +116,7 @@ class InferenceRequest(HttpExchange):
     sent_as: int
     #: it was sent there although it will be late
     is_forced: bool
+    is_shared: bool
     #: servers that were lost with it
     losses: tuple[Loss, ...]
     #: version whose answer was an error that its client did not get
@@ -140,7 +141,7 @@ class InferenceRequest(HttpExchange):
         self.idempotency = self.client = self.trace = None
         self.losses = ()
         self.sent_to, self.sent_as = None, 0
-        self.is_forced = False
+        self.is_forced = self.is_shared = False
 
     @property
     def is_unasked(self) -> bool:

@@ -334,7 +334,7 @@ class Gateway:
         request.deadline_at = now + allowed_s
         sync = self.sync
         if now >= sync.window_ends_at:
-            sync.roll_window()
+            sync.roll_window(now)
         if self.tracing is not None:
             self.tracing.begin(request, router, "" if use is None else use.name)
         if router.streams:

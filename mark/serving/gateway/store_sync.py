@@ -84,8 +84,11 @@ class StoreSync:
         """Service seconds per real second, by which each request is billed; 1 while the clock stands still."""
         return self._anchor.speed_at(steady_time()) or 1.0
 
-    def roll_window(self) -> None:
-        """Close the window of arrivals and open the one that runs now. `window_ends_at`: the loop's clock."""
+    def roll_window(self, since: float) -> None:
+        """Close the window of arrivals and open the one that runs now, for those since then.
+
+        since, `window_ends_at`: the loop's clock.
+        """
         if self._window is not None:
             for router in self.routers.values():
                 router.tally.close_window(self._window)
@@ -95,7 +98,7 @@ class StoreSync:
         now = time.monotonic()
         self.window_ends_at = math.inf if math.isinf(ends_at) else now + ends_at - wall
         for router in self.routers.values():
-            router.tally.open_window(self._window, now)
+            router.tally.open_window(self._window, since)
 
     async def begin(
         self, link: GatewayLink, agents: AgentConnections, peers: Peers, stop: asyncio.Event, me: Peer
@@ -159,9 +162,9 @@ class StoreSync:
         anchor = await link.clock()
         if anchor != self._anchor or self._window is None:
             if self._window is not None:
-                self.roll_window()
+                self.roll_window(time.monotonic())
             self._anchor = anchor
-            self.roll_window()
+            self.roll_window(time.monotonic())
 
     async def _follow_warmed(self, link: GatewayLink) -> None:
         for warmed in await link.warmed():
@@ -209,7 +212,7 @@ class StoreSync:
             self._unsent = None
 
     def _next_report(self) -> GatewayReport | None:
-        self.roll_window()
+        self.roll_window(time.monotonic())
         models = []
         for router in self.routers.values():
             calls = router.overflow

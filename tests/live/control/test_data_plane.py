@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.state import Decision, Observation, State
 from mark.domain.clock import ClockAnchor
@@ -100,34 +102,32 @@ def test_a_unit_has_what_was_finished_and_missed_since_the_one_before(tmp_path: 
         ]
 
 
-def test_a_controller_that_takes_over_does_not_take_shared_load_for_the_models_own(tmp_path: Path) -> None:
-    """What shared instances took of each unit before it acted is not told: they are believed to have gone on."""
+def test_what_shared_instances_took_is_no_load_of_the_models_own_window_by_window(tmp_path: Path) -> None:
+    """Of units before this controller acted, too."""
     with EmbeddedRedis(tmp_path / "redis") as server:
         store = ServiceStore(connect(server.url), "shop")
-        store.put_clock(ClockAnchor(wall_at=steady_time(), service_at=BEGAN + 125.0, speed=0.0))
+        store.put_clock(ClockAnchor(wall_at=steady_time(), service_at=BEGAN + 62.0, speed=0.0))
         first = int(BEGAN // WINDOW_S)
-        arrived = tuple((window, 50) for window in range(first, first + 24))
-        traffic = ModelTraffic(model="m", arrivals=arrived, instance=1200, shared=1200)
-        store.report(GatewayReport(gateway="g", sequence=1, models=(traffic,)))
-        plane = LiveDataPlane(
-            store,
-            "m",
-            clock=ServiceClock(store),
-            next_unit_at=BEGAN,
-            monitor=None,
-            target=0.98,
-            shared_rps=9.0,
+        arrived, shared = (
+            (*((window, count) for window in range(first, first + 12)), (first + 3, more))
+            for count, more in ((50, 100), (50, 60))
         )
-        for unit in (plane.next_unit(), plane.next_unit()):
-            assert unit is not None
-            assert (unit.shared_rps, unit.mean_rps) == (9.0, 1.0)
+        traffic = ModelTraffic(model="m", arrivals=arrived, shared=shared)
+        store.report(GatewayReport(gateway="g", sequence=1, models=(traffic,)))
+        plane = LiveDataPlane(store, "m", clock=ServiceClock(store), next_unit_at=BEGAN, monitor=None, target=0.98)
+        assert plane.recent_rps() == (0.0, 0.0, 0.0, 40 / WINDOW_S, *(0.0,) * 8)
+        unit = plane.next_unit()
+        assert unit is not None
+        assert (unit.count, unit.max_rps) == (40, 40 / WINDOW_S)
+        assert unit.shared_rps == pytest.approx(660 / 60.0)
 
 
 def test_what_a_store_has_lost_is_no_load_of_the_models_own(tmp_path: Path) -> None:
     with EmbeddedRedis(tmp_path / "redis") as server:
         store = ServiceStore(connect(server.url), "shop")
         store.put_clock(ClockAnchor(wall_at=steady_time(), service_at=BEGAN + 125.0, speed=0.0))
-        store.report(GatewayReport(gateway="g", sequence=1, models=(ModelTraffic(model="m", shared=600),)))
+        took = ((int(BEGAN // WINDOW_S) + 12, 600),)
+        store.report(GatewayReport(gateway="g", sequence=1, models=(ModelTraffic(model="m", shared=took),)))
         clock = ServiceClock(store)
         plane = LiveDataPlane(store, "m", clock=clock, next_unit_at=BEGAN + 60.0, monitor=None, target=0.98)
         connect(server.url).call("FLUSHALL")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,18 +11,19 @@ import pytest
 
 from mark.config.settings import Settings
 from mark.domain.billing.spending import SpendingLimit
-from mark.domain.lease import STORE_LEASE, LeaseLost
+from mark.domain.lease import STORE_LEASE, LeaseLost, LeaseTimes
 from mark.live.control.term import Term
 
 
 class Acts:
     """A service with two models, whose drivers say what they do."""
 
-    def __init__(self, *, lease_lost: bool = False) -> None:
+    def __init__(self, *, lease_lost: bool = False, times: LeaseTimes = STORE_LEASE) -> None:
         self.said: list[str] = []
+        self.renewed = threading.Event()
         self._lost = lease_lost
         self.leases = self
-        self.times = STORE_LEASE
+        self.times = times
 
     def spec(self) -> Any:
         return SimpleNamespace(shared=None)
@@ -31,11 +33,16 @@ class Acts:
 
     def renew(self, _lease: object) -> None:
         self.said.append("renew")
+        self.renewed.set()
         if self._lost:
             raise LeaseLost("another one acts")
 
-    def run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(self, monkeypatch: pytest.MonkeyPatch, before: Callable[[], object] = lambda: None) -> None:
+        """Run a term, whose drivers' making takes until `before` returns."""
+
         def make_driver(model: Any, *_: Any) -> Any:
+            before()
+
             def run(over: threading.Event) -> None:
                 self.said.append(f"{model.name} submits")
                 over.set()
@@ -85,3 +92,10 @@ def test_who_has_lost_the_lease_sends_nothing(monkeypatch: pytest.MonkeyPatch) -
         acts.run(monkeypatch)
 
     assert not [word for word in acts.said if word.endswith("submits")]
+
+
+def test_the_lease_is_renewed_while_the_drivers_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    acts = Acts(times=LeaseTimes(ttl_s=1.0, renew_s=0.001, retry_s=1.0))
+    acts.run(monkeypatch, before=lambda: acts.renewed.wait(60.0))
+
+    assert acts.said[0] == "renew"

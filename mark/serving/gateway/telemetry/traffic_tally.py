@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from mark.domain.demand import WINDOW_S
 from mark.domain.load.size_window import add_sizes, size_bin
@@ -21,6 +21,9 @@ from mark.domain.load.traffic import (
 from mark.domain.models.versions import VersionCounts, counted_since
 from mark.protocols.oip.bodies import error_text
 from mark.serving.gateway.telemetry.failure_tally import MOST_TEXT, FailureTally
+
+if TYPE_CHECKING:
+    from mark.serving.gateway.request import InferenceRequest
 
 Server = Literal["instance", "standby", "lambda"]
 SERVERS: tuple[Server, ...] = ("instance", "standby", "lambda")
@@ -93,7 +96,7 @@ class Tally:
     """Counts of one model. `window_count` are the arrivals of the window of service time that runs.
 
     `_opened`: when the last windows began, by the loop's clock, and their numbers. `variants`: answers by variant.
-    `shared`: requests that shared instances answered in time. `recent`: sum of accuracies and answers with one in
+    `shared`: requests that shared instances took, by window. `recent`: sum of accuracies and answers with one in
     the last whole window. `sizes`: arrivals by size since the last report.
     """
 
@@ -108,7 +111,8 @@ class Tally:
         self.arrivals: Counter[int] = Counter()
         self.by: dict[Server, int] = dict.fromkeys(SERVERS, 0)
         self.late = self.shed = self.failed = self.rejected = self.redispatched = self.deduplicated = 0
-        self.shared = self.crossed = 0
+        self.crossed = 0
+        self.shared: Counter[int] = Counter()
         self.model_errors = 0
         self.failures = FailureTally()
         self.invocations = self.cold = self.forwarded = 0
@@ -166,7 +170,7 @@ class Tally:
         if is_rejection(status):
             self.rejected += 1
             self.sizes[size] = self.sizes.get(size, 0) - 1
-            window = next((number for at, number in reversed(self._opened) if at <= arrived_at), None)
+            window = self._window_at(arrived_at)
             if window is None or window == self._opened[-1][1]:
                 self.window_count -= 1
             else:
@@ -175,6 +179,24 @@ class Tally:
             self.failed += 1
             self.model_errors += is_model_error(status)
             self.says_failed(error_text(body, MOST_TEXT))
+
+    def took_shared(self, request: InferenceRequest) -> None:
+        """Count a request that a shared instance takes as planned, in the window in which it arrived."""
+        window = self._window_at(request.arrived_at)
+        if window is not None:
+            request.is_shared = True
+            self.shared[window] += 1
+
+    def gave_back(self, request: InferenceRequest) -> None:
+        """Count it no more, where it was: the instance did not take it after all."""
+        window = self._window_at(request.arrived_at) if request.is_shared else None
+        if window is not None:
+            request.is_shared = False
+            self.shared[window] -= 1
+
+    def _window_at(self, arrived_at: float) -> int | None:
+        """The window that ran at that instant of the loop's clock; None where it is long ago."""
+        return next((number for at, number in reversed(self._opened) if at <= arrived_at), None)
 
     def says_failed(self, text: str) -> None:
         """Keep what a failure said, among the latest kinds."""
@@ -185,7 +207,7 @@ class Tally:
         return self.versions.setdefault(version, VersionTally(version))
 
     def open_window(self, window: int, now: float) -> None:
-        """Begin to count arrivals for that window; now: the loop's clock."""
+        """Begin to count arrivals since `now`, the loop's clock, for that window."""
         if not self._opened or self._opened[-1][1] != window:
             self._opened.append((now, window))
             total, known = self._window_began
@@ -206,17 +228,16 @@ class Tally:
         clients: their counts so far. zone: where it came in; empty where that is not known.
         """
         now = self._totals(model, in_flight, warm, clients)
-        arrivals = tuple(sorted((window, count) for window, count in self.arrivals.items() if count))
-        self.arrivals.clear()
+        arrivals, shared = _taken(self.arrivals), _taken(self.shared)
         sizes = add_sizes((size_bin(size), count) for size, count in self.sizes.items())
         self.sizes.clear()
         before = self._since
-        if not arrivals and not sizes and before == now:
+        if not (arrivals or shared or sizes) and before == now:
             return None
         self._since = now
         entered = ((zone, sum(count for _, count in arrivals)),) if zone and arrivals else ()
         since = _difference(now, before, arrivals)
-        return replace(since, sizes=sizes, failures=self.failures.take(), entered=entered)
+        return replace(since, shared=shared, sizes=sizes, failures=self.failures.take(), entered=entered)
 
     def _totals(self, model: str, in_flight: int, warm: int, clients: tuple[ClientTraffic, ...]) -> ModelTraffic:
         return ModelTraffic(
@@ -229,7 +250,6 @@ class Tally:
             failed=self.failed,
             model_errors=self.model_errors,
             rejected=self.rejected,
-            shared=self.shared,
             crossed=self.crossed,
             redispatched=self.redispatched,
             latency_counts=tuple(sorted(self.latencies.items())),
@@ -268,7 +288,6 @@ def _difference(
         failed=now.failed - old.failed,
         model_errors=now.model_errors - old.model_errors,
         rejected=now.rejected - old.rejected,
-        shared=now.shared - old.shared,
         crossed=now.crossed - old.crossed,
         redispatched=now.redispatched - old.redispatched,
         latency_counts=_grown(now.latency_counts, old.latency_counts),
@@ -288,6 +307,13 @@ def _difference(
         lambda_in_flight=now.lambda_in_flight,
         lambda_warm=now.lambda_warm,
     )
+
+
+def _taken(counts: Counter[int]) -> Bins:
+    """The counts by window, which begin anew."""
+    found = tuple(sorted((window, count) for window, count in counts.items() if count))
+    counts.clear()
+    return found
 
 
 def _grown(now: Bins, before: Bins) -> Bins:
