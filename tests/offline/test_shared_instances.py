@@ -284,3 +284,15 @@ def test_a_sweep_takes_a_model_of_a_service_by_its_own_settings(mark: Mark) -> N
     assert answer.status == 0, answer.err
     found = json.loads(answer.out)
     assert len({cell["cost_usd"]["total"] for cell in found["cells"]}) == 2, "each has a trace of its own"
+
+
+def test_a_multi_model_endpoint_is_tuned_on_the_load_before(mark: Mark) -> None:
+    trace = {"start_s": 240, "duration_s": 240}
+    (run,) = simulate(mark, "--policy", "sagemaker-mme", trace=trace)["runs"]
+    assert run["instances_rented"] == pytest.approx(1.0)
+    for model in run["models"]:
+        (note,) = model["notes"]
+        assert "before the run: target tracking at utilisation 0." in note
+        assert "the best of 5 there" in note
+        assert model["on_shared"] == model["served"]["instance"] > 0
+        assert model["slo"]["attained"] >= 0.98
