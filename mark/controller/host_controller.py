@@ -35,6 +35,7 @@ from mark.controller.sharing import (
 from mark.controller.tenancy import HostUse, expected_loads, host_uses
 from mark.controller.zones import HOUR_S, best_zone, pool_prices
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand
 from mark.domain.fleet import Instance, InstanceState
 from mark.domain.front import Front
@@ -97,7 +98,7 @@ class HostController:
     whoever acted before: decisions, what instances were told to hold, and what became of launches. zones: those
     that launches may go to. front: where requests come in. limit: what may be rented now; under any nothing more
     is, under a pause nothing is shared. within_cap: cuts a decision to what the service's cap leaves it, by the
-    loads of its models.
+    loads of its models. commitments: those of now that shared instances may use.
     """
 
     def __init__(  # noqa: PLR0913 it is given every port
@@ -116,6 +117,7 @@ class HostController:
         within_cap: CutToCap = as_it_is,
         zones: tuple[str, ...] = (),
         front: Callable[[], Front | None] = no_front,
+        commitments: Callable[[], Commitments] = lambda: NO_COMMITMENTS,
     ) -> None:
         self._sharers = {sharer.model.name: sharer for sharer in sharers}
         self._models = tuple(self._sharers)
@@ -133,7 +135,7 @@ class HostController:
         self._leaves_at: dict[tuple[str, str], float] = {}
         self._refused_until: dict[str, float] = {}
         self._refused_in: dict[tuple[str, str], float] = {}
-        self._zones, self._front = zones, front
+        self._zones, self._front, self._commitments = zones, front, commitments
         #: What became of launches, of offerings whose instances did not become ready.
         self.launches = tuple(launches)
         last = decided.last if decided is not None else None
@@ -252,6 +254,7 @@ class HostController:
                 for item in staying.values()
             ],
             refused=refused,
+            owned=self._commitments(),
         )
         packing = self._within_cap(packing, histories)
         loads = expected_loads(sharers, histories, now=now)

@@ -15,19 +15,22 @@ An instance that would hold one model alone is not shared: that model's own plan
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mark.controller.limits.service_cap import CapDivider
+from mark.domain.commitments.applied import apply
+from mark.domain.commitments.eligible import running_hour
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering, with_longest_batch
 from mark.domain.placement import Host, Tenant
 from mark.domain.service_cap import Takes, takes_of
 from mark.planner.cap_division import CapStep
-from mark.planner.packing import Fit, HostType, Need, Packing, pack
+from mark.planner.packing import Covered, Fit, HostType, Need, Packing, none_covered, pack
 
 PACK_EVERY_S = 3600.0
 """Sharing is decided anew so often, and when a shared instance is lost."""
@@ -224,6 +227,18 @@ def host_types(sharers: Iterable[Sharer], refused: Iterable[str] = ()) -> tuple[
     )
 
 
+def covered_rents(owned: Commitments, types: Sequence[HostType]) -> Covered:
+    """What commitments pay of the rents of so many of these instances: they are paid themselves, used or not."""
+    prices = {item.offering: item.usd_per_hour for item in types}
+
+    def covered(counts: Mapping[str, int]) -> float:
+        return apply(
+            owned, running_hour((name, prices[name]) for name, count in counts.items() for _ in range(count))
+        ).covered_usd
+
+    return covered if owned else none_covered
+
+
 def memory_gib(item: InstanceType) -> float:
     """Memory for models: that of its accelerator, 0 where nobody knows it, else what the system leaves, GiB."""
     if item.accelerator:
@@ -237,13 +252,20 @@ def share_instances(
     *,
     there: Sequence[Host] = (),
     refused: Iterable[str] = (),
+    owned: Commitments = NO_COMMITMENTS,
 ) -> Packing:
-    """Which models share which instances now. histories: the load of each; there: shared instances that exist."""
+    """Which models share which instances now.
+
+    histories: the load of each. there: shared instances that exist. owned: commitments that shared instances may
+    use, before the models' own.
+    """
     types = host_types(sharers, refused)
     if not types:
         return Packing(hosts=(), worth_usd_per_hour=0.0)
     needs = [need_of(sharer, history) for sharer, history in zip(sharers, histories, strict=True)]
-    packing = pack(needs, types, there=there, most_busy=MOST_BUSY, hours=PLAN_HOURS)
+    packing = pack(
+        needs, types, there=there, most_busy=MOST_BUSY, hours=PLAN_HOURS, covered=covered_rents(owned, types)
+    )
     shared = tuple(
         host for host in packing.hosts if host.name or len({tenant.model for tenant in host.tenants}) > 1
     )

@@ -97,7 +97,8 @@ class ServicePlan:
     """The plan of a service. looked_s: seconds of load before the moment that it looked at.
 
     commitments: use of the account's commitments, USD an hour; None where it has none. They are taken off the
-    prices of the models' own instances; those of shared instances are on demand.
+    prices of the models' own instances; those of shared instances are on demand, though decided by what is left to
+    pay.
     """
 
     policy: str
@@ -155,16 +156,17 @@ def plan_members(
     divider = CapDivider(
         models[0].scenario.world.cap, {one.experiment.spec.model.name: one.weight for one in members}
     )
+    standing_leaves = left_by_standing(footprint.commitments, footprint)
     if sharers:
         report("deciding who shares", 0.0)
-        packing = share_instances(sharers, histories)
+        packing = share_instances(sharers, histories, owned=standing_leaves)
         if divider.cap:
             packing = within_cap(packing, sharers, histories, divider, NOTHING)
         hosts = host_uses(packing, sharers, histories)
     used, wishes = {SHARED: running_hour((host.offering, host.usd_per_hour) for host in hosts)}, []
     for model, one in sorted(zip(models, ready, strict=True), key=lambda pair: pair[0].spec.model.name):
-        name, left = model.spec.model.name, left_by_standing(footprint.commitments, footprint)
-        left = left_for_each(left, {**used, name: ()})[name]
+        name = model.spec.model.name
+        left = left_for_each(standing_leaves, {**used, name: ()})[name]
         controlled = replace(one.bundle.controller, commitments=left)
         wishes.append(_wish(model, replace(one.bundle, controller=controlled), hosts, report))
         used[name] = _hour_of(wishes[-1])

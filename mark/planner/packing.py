@@ -15,6 +15,10 @@ moves single models: one leaves a host, joins another or a new one, or changes p
 move gains is known from the one or two hosts that it changes, so all are looked at together. Where none gains, a
 host or two are emptied and their models placed anew.
 
+A part of some rents is paid for already, by commitments. An instance then costs what the fleet's rent rises by,
+and saves what it falls by when it is given up. A plan at list prices is among the starts of the search, so that
+what is found is worth as much.
+
 What is there costs no launch and no loading. It is improved by moves, and given up for a fleet planned from
 nothing where that gains more than its launches and loading cost. A plan's own result has nothing to gain by a
 move, and less once it is there, so the next plan of the same state is the same. Ties go to the first by name.
@@ -24,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import NamedTuple
@@ -49,6 +53,14 @@ many starts are searched as they fit in it."""
 EMPTIED, NEAR = 4, 0.97
 """So many hosts, those of least worth, are emptied alone and in pairs. What comes of it is improved by moves if it
 is worth this share of the fleet before."""
+
+Covered = Callable[[Mapping[str, int]], float]
+"""Of the rents of so many instances of each offering, what is paid for already, USD an hour."""
+
+
+def none_covered(_counts: Mapping[str, int]) -> float:
+    """Every instance costs its list price."""
+    return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +115,7 @@ class Packing:
     """Instances by offering."""
 
     hosts: tuple[Host, ...]
-    #: Savings less rents, launches and loading.
+    #: Savings less rents, but what is paid for already, launches and loading.
     worth_usd_per_hour: float
     #: The same of what is there as it stands.
     unchanged_usd_per_hour: float = 0.0
@@ -130,6 +142,22 @@ class _Case:
     #: USD an hour, of each model.
     load_usd: Floats
     there: tuple[_Placed, ...]
+    covered: Covered
+
+    def covered_usd(self, kinds: Mapping[int, int]) -> float:
+        """Of the rents of so many hosts of each kind, what is paid for already, USD an hour."""
+        return self.covered({self.types[kind].offering: count for kind, count in kinds.items() if count})
+
+    def covered_each(self, hosts: Sequence[_Placed]) -> list[float]:
+        """The part of each rent that is covered since the host is there, or would be of one without tenants."""
+        kinds = _kinds(hosts)
+        now = self.covered_usd(kinds)
+        changes = {(host.kind, -1 if host.tenants else 1) for host in hosts}
+        usd = {
+            (kind, more): more * (self.covered_usd({**kinds, kind: kinds[kind] + more}) - now)
+            for kind, more in changes
+        }
+        return [usd[host.kind, -1 if host.tenants else 1] for host in hosts]
 
     def price(self, host: _Placed) -> float:
         """Rent and launch, USD an hour."""
@@ -146,6 +174,11 @@ class _Case:
     def costs(self, host: _Placed) -> float:
         """Rent, launch and loading, USD an hour."""
         return self.price(host) + float(self.entry_usd(host)[[*host.tenants]].sum())
+
+
+def _kinds(hosts: Sequence[_Placed]) -> Counter[int]:
+    """How many there are of each kind, those without tenants left out."""
+    return Counter(host.kind for host in hosts if host.tenants)
 
 
 class _Change(NamedTuple):
@@ -166,7 +199,7 @@ class _Fleet:
     reached: Floats
     #: Capacity of each tenant, in order of hosts and models.
     carried: Floats
-    #: Savings by each host less its costs.
+    #: Savings by each host less what the fleet costs more because of it.
     worth: Floats
     usd: float
 
@@ -178,13 +211,15 @@ def pack(
     there: Sequence[Host] = (),
     most_busy: float,
     hours: float,
+    covered: Covered = none_covered,
 ) -> Packing:
     """The fleet that is worth most, as far as the search finds it.
 
     there: instances that exist or are on their way, with what they hold. most_busy: share of an instance that
-    may be busy. hours: the time that the plan is for, over which launches and loading are spread.
+    may be busy. hours: the time that the plan is for, over which launches and loading are spread. covered: what is
+    paid for already of rents at list prices.
     """
-    names, case = _case_of(needs, types, there, most_busy, hours)
+    names, case = _case_of(needs, types, there, most_busy, hours, covered)
     fleet = _planned(replace(case, there=()))
     if not there:
         return _packing(case, fleet, names)
@@ -196,7 +231,12 @@ def pack(
 
 
 def _case_of(
-    needs: Sequence[Need], types: Sequence[HostType], there: Sequence[Host], most_busy: float, hours: float
+    needs: Sequence[Need],
+    types: Sequence[HostType],
+    there: Sequence[Host],
+    most_busy: float,
+    hours: float,
+    covered: Covered,
 ) -> tuple[list[str], _Case]:
     """The case, and the names of what is there. Errors: Misconfigured."""
     needs = tuple(sorted(needs, key=lambda item: item.model))
@@ -224,6 +264,7 @@ def _case_of(
         launch=[item.launch_usd / hours for item in types],
         load_usd=np.array([item.load_usd / hours for item in needs]),
         there=tuple(item for item, _ in known),
+        covered=covered,
     )
 
 
@@ -328,7 +369,12 @@ def _served(case: _Case, hosts: Sequence[_Placed]) -> _Fleet:
         ]
     usd -= np.array([case.costs(host) for host in hosts])
     return _Fleet(
-        hosts=tuple(hosts), arrays=arrays, reached=reached, carried=carried, worth=usd, usd=float(usd.sum())
+        hosts=tuple(hosts),
+        arrays=arrays,
+        reached=reached,
+        carried=carried,
+        worth=usd + case.covered_each(hosts),
+        usd=float(usd.sum()) + case.covered_usd(_kinds(hosts)),
     )
 
 
@@ -339,6 +385,8 @@ def _planned(case: _Case) -> _Fleet:
     searched = THOROUGH // max(1, len(case.needs))
     if searched:
         starts += [none, *(_grown(case, none, kind=kind) for kind in range(len(case.types)))]
+    if case.covered is not none_covered:
+        starts.append(_served(case, _planned(replace(case, covered=none_covered)).hosts))
     fleets = sorted((_moved(case, start) for start in starts), key=lambda item: -item.usd)
     return max([fleets[0], *(_rebuilt(case, fleet) for fleet in fleets[:searched])], key=lambda item: item.usd)
 
@@ -400,10 +448,8 @@ def _unserved(case: _Case, fleet: _Fleet) -> Ints:
 
 def _grown(case: _Case, fleet: _Fleet, *, per_usd: bool = False, kind: int | None = None) -> _Fleet:
     """The fleet with hosts of one type or any added, each time the one worth most, or most for its price."""
-    while options := [item for item in _filled(case, fleet) if kind is None or item[1].kind == kind]:
-        usd, host = max(
-            options, key=lambda item: item[0] / (case.price(item[1]) + NOTHING) if per_usd else item[0]
-        )
+    while options := [item for item in _filled(case, fleet) if kind is None or item[2].kind == kind]:
+        usd, _, host = max(options, key=lambda item: item[0] / (item[1] + NOTHING) if per_usd else item[0])
         found = _served(case, [*fleet.hosts, host])
         if usd <= NOTHING or found.usd <= fleet.usd + NOTHING:
             break
@@ -411,14 +457,16 @@ def _grown(case: _Case, fleet: _Fleet, *, per_usd: bool = False, kind: int | Non
     return fleet
 
 
-def _filled(case: _Case, fleet: _Fleet) -> list[tuple[float, _Placed]]:
-    """Hosts that may be added, with the tenants that save most there, and what each is worth."""
-    found, unserved = [], _unserved(case, fleet)
+def _filled(case: _Case, fleet: _Fleet) -> list[tuple[float, float, _Placed]]:
+    """Worth and price of the hosts that may be added, with the tenants that save most there."""
+    found, unserved, empties = [], _unserved(case, fleet), _empties(case, fleet)
     team = case.models.team[unserved]
-    for host, one in product(_empties(case, fleet), np.unique(team)):
+    covered = case.covered_each([*fleet.hosts, *empties])[len(fleet.hosts) :]
+    for (host, paid), one in product(zip(empties, covered, strict=True), np.unique(team)):
         tenants, usd = fill(host.kind, unserved[team == one], fleet.reached, case.entry_usd(host), case.models)
         if len(tenants):
-            found.append((usd - case.price(host), host._replace(tenants=tuple(tenants.tolist()))))
+            price = case.price(host) - paid
+            found.append((usd - price, price, host._replace(tenants=tuple(tenants.tolist()))))
     return found
 
 
@@ -428,7 +476,7 @@ def _emptied(case: _Case, fleet: _Fleet) -> Iterator[_Fleet]:
     tried: set[tuple[_Placed, ...]] = set()
     for gone in (*((i,) for i in least), *combinations(least, 2)):
         rest = _served(case, [host for i, host in enumerate(fleet.hosts) if i not in gone])
-        for more in ([], *([host] for _, host in _filled(case, rest))):
+        for more in ([], *([host] for *_, host in _filled(case, rest))):
             start = _grown(case, _served(case, [*rest.hosts, *more]))
             if start.usd > NEAR * fleet.usd and start.hosts not in tried:
                 tried.add(start.hosts)
@@ -496,7 +544,7 @@ def _moves(case: _Case, fleet: _Fleet, hosts: Sequence[_Placed]) -> Iterator[tup
         worth[count:] = savings_with(rows[count:], columns, low, arrays, case.models)
         worth[:count, -1] = savings_with(rows[:count], columns[-1:], low, arrays, case.models)[:, 0]
     entry = np.array([np.append(case.entry_usd(item), 0.0) for item in hosts])
-    costs = np.array([case.costs(item) for item in hosts])
+    costs = np.array([case.costs(item) for item in hosts]) - case.covered_each(hosts)
     worth -= entry[rows[:, 0]][:, columns] + costs[rows[:, 0], None]
     worth[:count] += entry[host, model][:, None]
     worth[:, -1][np.concatenate([size[host] == 1, size == 0])] = 0.0
@@ -540,4 +588,5 @@ def _packing(case: _Case, fleet: _Fleet, names: Sequence[str]) -> Packing:
     saved = sum(
         float(np.interp(total[m], item.levels, item.saved_usd_per_hour)) for m, item in enumerate(case.needs)
     )
-    return Packing(hosts=tuple(hosts), worth_usd_per_hour=saved - sum(map(case.costs, fleet.hosts)))
+    worth = saved - sum(map(case.costs, fleet.hosts)) + case.covered_usd(_kinds(fleet.hosts))
+    return Packing(hosts=tuple(hosts), worth_usd_per_hour=worth)

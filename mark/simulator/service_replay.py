@@ -223,6 +223,7 @@ class _Together:
             journal=placements,
             cap=self._cap,
             front=lambda: front_of(self._plane.engines[0], self._footprint, self._own_pulls),
+            owned=owned,
         )
         self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready]) or self._endpoint_of(ready)
 

@@ -19,6 +19,7 @@ from mark.controller.sharing import LOAD_S, Sharer, within_cap
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.billing.shared_rent import RentShares, divide_rent
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand
 from mark.domain.front import Front
 from mark.domain.host_spec import TenantSpec
@@ -80,6 +81,7 @@ class SharedHosts:
 
     sharers: its models, in the order of the plane's engines; none where they share nothing. history: the load of
     each until an instant. journal: where decisions are written, None for nowhere. front: where requests come in.
+    owned: commitments that what stands around the fleets leaves.
     """
 
     def __init__(  # noqa: PLR0913 it is given every part of a replay
@@ -95,6 +97,7 @@ class SharedHosts:
         journal: PlacementJournal | None = None,
         cap: CappedService | None = None,
         front: Callable[[], Front | None] = no_front,
+        owned: Commitments = NO_COMMITMENTS,
     ) -> None:
         self._start_s, self._end_s = plane.now, end_s
         self._plane = HostPlane(plane, [sharer.model.redispatch for sharer in sharers])
@@ -124,6 +127,7 @@ class SharedHosts:
             within_cap=self._within_cap,
             zones=tuple(filter(None, world.zones)),
             front=front,
+            commitments=lambda: owned,
         )
 
     def begin(self) -> None:

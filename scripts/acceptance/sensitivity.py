@@ -55,6 +55,7 @@ DECIDING = (
 """Modules that `hedged` decides by: each number of theirs is changed here, or excused."""
 RESOLUTION, UNIT = "resolution of a calculation", "a unit"
 EXCUSED = {
+    "planner.hedged.SAME_SCORE": RESOLUTION,
     "planner.hedged.SAME_WORTH": RESOLUTION,
     "planner.hedged.PRICE_STEPS": RESOLUTION,
     "planner.rates.NODES": RESOLUTION,

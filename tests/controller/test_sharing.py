@@ -24,6 +24,7 @@ from mark.controller.sharing import (
     shared_offerings,
     usd_per_hour_alone,
 )
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments, PlanKind, ReservedInstances, SavingsPlan
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BurstCredits, Market
@@ -71,7 +72,7 @@ def test_peaks_of_seconds_change_no_need() -> None:
 
 
 def test_lambda_counts_only_where_it_is_in_time() -> None:
-    rates = [0.01]
+    rates = np.array([0.01])
     late, quick = lambda_offering(latency_s=2.0), lambda_offering(latency_s=0.2)
     assert usd_per_hour_alone(sharer("a", overflow=late), rates) == LARGE.usd_per_hour
     assert usd_per_hour_alone(sharer("a", overflow=quick), rates) < 0.01 * LARGE.usd_per_hour
@@ -207,3 +208,25 @@ def test_the_order_of_models_changes_nothing() -> None:
         for order in itertools.permutations(range(4))
     }
     assert len(found) == 1
+
+
+RESERVED = ReservedInstances(name="r", instance_type="c5.xlarge", zone="us-east-1a", count=1.0, usd_per_hour=0.1)
+PLAN = SavingsPlan(name="p", kind=PlanKind.COMPUTE, usd_per_hour=0.2)
+
+
+@pytest.mark.parametrize(
+    ("owned", "rps", "kinds"),
+    [
+        (NO_COMMITMENTS, 6.0, ["c5.large"]),
+        (Commitments(reservations=(RESERVED,)), 6.0, ["c5.xlarge"]),
+        (NO_COMMITMENTS, 0.1, []),
+        (Commitments(reservations=(RESERVED,)), 0.1, ["c5.xlarge"]),
+        (Commitments(plans=(PLAN,)), 0.1, ["c5.large"]),
+        (Commitments(plans=(dataclasses.replace(PLAN, usd_per_hour=0.001),)), 0.1, []),
+    ],
+)
+def test_what_is_paid_for_draws_models_as_far_as_it_goes(owned: Commitments, rps: float, kinds: list[str]) -> None:
+    """A model of 0.1 requests/s is worth no instance at its list price."""
+    sharers = [sharer("a"), sharer("b")]
+    found = share_instances(sharers, [load(*[rps / 2] * 60)] * 2, owned=owned)
+    assert [host.offering.partition(":")[0] for host in found.hosts] == kinds

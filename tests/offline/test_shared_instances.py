@@ -87,6 +87,22 @@ def test_commitments_of_the_account_are_paid_and_used_once(mark: Mark) -> None:
     assert planned["commitments"]["covered_usd_per_hour"] == pytest.approx(0.085)
 
 
+def test_a_type_that_is_paid_for_draws_the_models_to_it(mark: Mark) -> None:
+    xlarge = {"instance_type": "c5.xlarge", "count": 1, "usd_per_hour": 0.1}
+    reserved = [xlarge | {"name": zone, "zone": zone} for zone in ("us-east-1a", "us-east-1b")]
+    owned = {"format": "mark-commitments/1", "reserved_instances": reserved}
+    Path("zoo/owned.json").write_text(json.dumps(owned))
+    (listed,) = simulate(mark, "--policy", "hedged")["runs"]
+    (paid,) = simulate(mark, "--policy", "hedged", account={"commitments": "owned.json"})["runs"]
+    for run, kind in ((listed, "c5.large"), (paid, "c5.xlarge")):
+        assert [one["offering"] for one in run["shared"]] == [f"{kind}:on-demand"]
+        assert min(shares(run).values()) > 0.9
+    beside = paid["cost_usd"]["total"] - 2 * 0.5 * 0.1  # what half an hour costs beside the reservations
+    assert beside < listed["cost_usd"]["total"] - 0.5 * 0.085 + 2e-3
+    planned = json.loads(mark("plan", "--config", "zoo/service.yaml", "--json").out)
+    assert planned["commitments"]["covered_usd_per_hour"] == pytest.approx(0.17)
+
+
 def explained(mark: Mark, *arguments: str) -> dict[str, Any]:
     answer = mark("explain", "run", *arguments, "--json")
     assert answer.status == 0, answer.err
@@ -268,3 +284,15 @@ def test_a_sweep_takes_a_model_of_a_service_by_its_own_settings(mark: Mark) -> N
     assert answer.status == 0, answer.err
     found = json.loads(answer.out)
     assert len({cell["cost_usd"]["total"] for cell in found["cells"]}) == 2, "each has a trace of its own"
+
+
+def test_a_multi_model_endpoint_is_tuned_on_the_load_before(mark: Mark) -> None:
+    trace = {"start_s": 240, "duration_s": 240}
+    (run,) = simulate(mark, "--policy", "sagemaker-mme", trace=trace)["runs"]
+    assert run["instances_rented"] == pytest.approx(1.0)
+    for model in run["models"]:
+        (note,) = model["notes"]
+        assert "before the run: target tracking at utilisation 0." in note
+        assert "the best of 5 there" in note
+        assert model["on_shared"] == model["served"]["instance"] > 0
+        assert model["slo"]["attained"] >= 0.98

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.optimize import linprog
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
 from mark.domain.placement import Host, Tenant
-from mark.planner.packing import Fit, HostType, Need, Packing, pack
+from mark.planner.packing import Covered, Fit, HostType, Need, Packing, none_covered, pack
 from mark.planner.packing_milp import most_worth
 from scripts.bench.services import HOURS, MOST_BUSY, some_needs, some_types
 
@@ -112,8 +113,8 @@ def some_service(seed: int, count: int, types: int) -> Service:
 services = st.builds(some_service, st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 3))
 
 
-def pack_all(service: Service, there: tuple[Host, ...] = ()) -> Packing:
-    return pack(*service, there=there, most_busy=MOST_BUSY, hours=HOURS)
+def pack_all(service: Service, there: tuple[Host, ...] = (), covered: Covered = none_covered) -> Packing:
+    return pack(*service, there=there, most_busy=MOST_BUSY, hours=HOURS, covered=covered)
 
 
 @settings(max_examples=25, deadline=None)
@@ -202,6 +203,60 @@ def test_two_identical_heavy_models_are_not_dearer_than_two_fleets(seed: int) ->
     types = some_types(3)
     both = pack_all(([heavy, replace(heavy, model="twin")], types)).worth_usd_per_hour
     assert both >= 2 * pack_all(([heavy], types)).worth_usd_per_hour * (1.0 - 1e-2) - SAME
+
+
+def first_of_each(types: list[HostType], counts: list[int]) -> Covered:
+    """So many instances of each type are paid for."""
+    paid = {item.offering: (item.usd_per_hour, count) for item, count in zip(types, counts, strict=True)}
+
+    def covered(hosts: Mapping[str, int]) -> float:
+        return sum(usd * min(count, hosts.get(name, 0)) for name, (usd, count) in paid.items())
+
+    return covered
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.builds(some_service, st.integers(0, 10**6), st.integers(1, 4), st.just(2)),
+    st.lists(st.integers(0, 2), min_size=2, max_size=2),
+)
+def test_what_is_paid_for_is_used_where_that_saves(service: Service, counts: list[int]) -> None:
+    _, types = service
+    covered = first_of_each(types, counts)
+    listed, found = pack_all(service), pack_all(service, covered=covered)
+    hosts = Counter(host.offering for host in listed.hosts)
+    assert found.worth_usd_per_hour >= listed.worth_usd_per_hour + covered(hosts) - SAME
+    assert pack_all(service, found.hosts, covered).hosts == found.hosts
+    assert pack_all(service, covered=lambda _: 0.0) == listed
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    usd=st.lists(st.floats(0.01, 0.15), min_size=3, max_size=3),
+    rps=st.lists(st.floats(1.0, 5.0), min_size=3, max_size=3),
+    reserved=st.integers(0, 2),
+)
+def test_no_way_to_use_what_is_paid_for_costs_less(usd: list[float], rps: list[float], reserved: int) -> None:
+    """Three models on boxes and on crates, which are dearer, and of which some are paid for."""
+    crate = replace(BOX, offering="crate", usd_per_hour=0.15)
+    covered = first_of_each([crate], [reserved])
+    needs = []
+    for name, saves, rate in zip("abc", usd, rps, strict=True):
+        one = need(name, usd=saves, rps=np.full(4, rate))
+        needs.append(replace(one, fits=(*one.fits, replace(one.fits[0], offering="crate"))))
+    found = pack(needs, (BOX, crate), most_busy=MOST_BUSY, hours=HOURS, covered=covered)
+
+    def worth(places: tuple[int, ...]) -> float:
+        """places: each model's, from 1; 0 to 2 behind those are boxes, 3 to 5 crates. 0 is none."""
+        used = {place for place in places if place}
+        for host in used:
+            if sum(rate for rate, place in zip(rps, places, strict=True) if place == host) > MOST_BUSY * 10.0:
+                return 0.0
+        crates = sum(place > 3 for place in used)
+        rents = crates * 0.15 + (len(used) - crates) * 0.1 - covered({"crate": crates}) + len(used) * 0.01 / HOURS
+        return sum(saves for saves, place in zip(usd, places, strict=True) if place) - rents
+
+    assert found.worth_usd_per_hour >= max(map(worth, product(range(7), repeat=3))) - 2e-4 * 0.15 - SAME
 
 
 @pytest.mark.parametrize(

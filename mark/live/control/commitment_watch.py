@@ -62,9 +62,9 @@ class CommitmentWatch:
         """The commitments as they were last read."""
         return self._all
 
-    def left_for(self, model: str) -> Commitments | None:
-        """The commitments that are left for a model now; None before the first poll."""
-        return self._left.get(model)
+    def left_for(self, name: str) -> Commitments | None:
+        """What is left for SHARED or for a model now; for a model None before the first poll."""
+        return self._left_by_standing() if name == SHARED else self._left.get(name)
 
     def run(self, over: threading.Event) -> None:
         """Poll until `over` is set; while the store is unreachable what is known stays."""
@@ -79,8 +79,11 @@ class CommitmentWatch:
         now = self._clock.now()
         if self._read is not None and now >= self._due_at:
             self._ask(self._read, now)
-        left = left_by_standing(self._all.active_at(now), self._footprint)
-        self._left = left_for_each(left, {name: self._running(name) for name in (SHARED, *self._models)})
+        running = {name: self._running(name) for name in (SHARED, *self._models)}
+        self._left = left_for_each(self._left_by_standing(), running)
+
+    def _left_by_standing(self) -> Commitments:
+        return left_by_standing(self._all.active_at(self._clock.now()), self._footprint)
 
     def _ask(self, read: Callable[[], Commitments], now: float) -> None:
         try:

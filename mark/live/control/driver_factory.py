@@ -24,7 +24,7 @@ from mark.controller.runner import Controller, no_shared_boots, no_shared_rps
 from mark.controller.service_time_ratios import measured_ratios
 from mark.controller.sharing import own_history
 from mark.domain.billing.spending import SpendingLimit
-from mark.domain.commitments.owned import Commitments
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand
 from mark.domain.host_spec import SHARED
 from mark.domain.lease import Lease
@@ -65,7 +65,7 @@ class Shared:
     launches: LaunchSetup
     spending_limit: Callable[[], SpendingLimit]
     quotas: Callable[[], Quotas | None]
-    #: What of the account's commitments is left for a model, by its name.
+    #: What of the account's commitments is left for a model, by its name, or for SHARED.
     commitments: Callable[[str], Commitments | None]
     #: The cap that all models plan under; None without one.
     cap: SharedCap | None = None
@@ -224,6 +224,7 @@ class DriverFactory:
             began_at=now if began_at is None else began_at,
             zones=shared.zones,
             front=partial(self._front.of, SHARED),
+            commitments=lambda: shared.commitments(SHARED) or NO_COMMITMENTS,
         )
         driver.begin()
         return driver

@@ -27,6 +27,7 @@ from mark.controller.runner import no_front
 from mark.controller.sharing import Sharer
 from mark.domain.billing.shared_rent import device_usd
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance
 from mark.domain.front import Front
@@ -242,10 +243,11 @@ class HostDriver:
         cap: SharedCap | None = None,
         zones: tuple[str, ...] = (),
         front: Callable[[], Front | None] = no_front,
+        commitments: Callable[[], Commitments] = lambda: NO_COMMITMENTS,
     ) -> None:
         """decided: by the journal. loads: those of the models, by name. began_at: when the service did.
 
-        cap: of all its instances. zones, front: of its controller.
+        cap: of all its instances. zones, front, commitments: of its controller.
         """
         self._store, self._lease, self._clock, self._cloud = store, lease, clock, cloud
         self._began_at, self._limit = began_at, spending_limit
@@ -279,6 +281,7 @@ class HostDriver:
             within_cap=self._within_cap,
             zones=zones,
             front=front,
+            commitments=commitments,
         )
 
     def _within_cap(self, packing: Packing, histories: Sequence[Demand]) -> Packing:

@@ -93,9 +93,10 @@ def test_rates_of_a_plan_that_ended_stay_known(redis: EmbeddedRedis) -> None:
 def test_a_model_counts_what_those_before_it_leave(redis: EmbeddedRedis) -> None:
     account, clock, store = Account(), HandClock(), ServiceStore(connect(redis.url), "shared")
     made = watch(account, store, clock)
+    assert made.left_for(SHARED) == made.all() == NO_COMMITMENTS
     made.poll()
     standing = left(made, "a")
-    assert left(made, "b") == standing < 5.0
+    assert left(made, "b") == left(made, SHARED) == standing < 5.0
     running = tuple(
         PublishedInstance(id=f"i-{number}", offering="c5.large:on-demand", usd_per_hour=0.085)
         for number in range(4)
@@ -107,6 +108,7 @@ def test_a_model_counts_what_those_before_it_leave(redis: EmbeddedRedis) -> None
     assert abs(left(made, "b") - (standing - 4 * 0.085 * 0.75)) < 1e-9
     MODEL.write(store, PublishedModel(observed=running[:1]), SHARED)
     made.poll()
+    assert left(made, SHARED) == standing
     assert abs(left(made, "a") - (standing - 0.085 * 0.75)) < 1e-9, (
         "what models share comes before each model's own"
     )
