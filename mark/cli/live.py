@@ -429,13 +429,12 @@ def profile(
             )
         from mark.deployment.profile_on.options import ProfileOnOptions
         from mark.deployment.profile_on.run import profile_on
-        from mark.offline.own_model.profile import USUAL_BATCHES
 
         rented = ProfileOnOptions(
             types=tuple(dict.fromkeys(given.split_list(on))),
             model=model,
             max_usd=max_usd,
-            batches=sizes or USUAL_BATCHES,
+            batches=sizes,
             seconds=seconds,
             body=body,
             to=to,

@@ -10,13 +10,14 @@ from pathlib import Path
 class ProfileOnOptions:
     """Flags of `mark profile --on`.
 
-    `types`: instance types, and `lambda`. `model` None: the first that is no emulation.
+    `types`: instance types, and `lambda`. `model` None: the first that is no emulation. `batches` None: the usual
+    sizes that the time has room for; sizes that are given are all measured.
     """
 
     types: tuple[str, ...]
     model: str | None
     max_usd: float
-    batches: tuple[int, ...]
+    batches: tuple[int, ...] | None
     seconds: float
     body: Path | None
     to: Path | None

@@ -37,7 +37,7 @@ from mark.live.local.gateway_client import answers
 from mark.live.models import LiveModel, make_live_models
 from mark.live.service_session import service_aws
 from mark.live.standalone_agent import LARGEST
-from mark.offline.own_model.profile import others_of, request_for, write_profiles
+from mark.offline.own_model.profile import USUAL_BATCHES, others_of, request_for, write_profiles
 from mark.ports import Backend
 from mark.report.terminal import Report, note, progress
 from mark.serving.backends.oip_server import OipBackend
@@ -69,7 +69,7 @@ def profile_on(settings: Settings, options: ProfileOnOptions, *, as_json: bool) 
         )
     if not options.types:
         raise Misconfigured("name types to rent, such as --on c5.large,lambda")
-    if not all(1 <= size <= LARGEST for size in options.batches):
+    if options.batches is not None and not all(1 <= size <= LARGEST for size in options.batches):
         raise Misconfigured(f"--batches must be from 1 to {LARGEST}, not {', '.join(map(str, options.batches))}")
     model = _model(settings, options)
     _check_launchable(settings, options.types)
@@ -149,7 +149,7 @@ class _Rounds:
             known.append(rent(self._aws, wanted, now))
             url = self._reachable(known[0], price, now + allowed_s)
             backend = OipBackend(url, name=self._model.name, ready_within_s=ANSWERS_S)
-            return asyncio.run(self._measured(backend, price, self._options.batches))
+            return asyncio.run(self._measured(backend, price, self._options.batches or USUAL_BATCHES))
         finally:
             self._end(known, price)
 
@@ -173,6 +173,7 @@ class _Rounds:
                 sizes,
                 seconds=self._options.seconds,
                 progress=lambda share, _points: self._watch(price, share),
+                every_size=self._options.batches is not None,
             )
         finally:
             await backend.close()

@@ -1,8 +1,8 @@
 """The engine, compiled: the one place where the simulator's kernel and the dispatch decisions meet numba.
 
 The decisions stay plain functions; `register_jitable`, called from here, lets compiled code call them as they
-are. Machine code is cached on disk under the hash of all sources that went into it, because numba by itself
-would not notice a change in a decision's module.
+are. Machine code is cached on disk under the hash of all sources that went into it (`machine_code.py`), because
+numba by itself would not notice a change in a decision's module.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
@@ -32,8 +33,8 @@ from mark.simulator.engine import (
     kernel_tally,
     kernel_variants,
 )
+from mark.simulator.engine.machine_code import compiled
 
-config: Any = numba.config
 cgutils: Any = numba.core.cgutils
 types: Any = numba.core.types
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
@@ -149,12 +150,8 @@ def _compiled(
     for module in modules:
         for function in _functions(module):
             register_jitable(**(_CALLED if function is qos_policy.learned_pair else _OPTIONS))(function)
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_dir / f"engine-{_fingerprint(modules)}")
-    try:
-        return [numba.njit(cache=True, **_OPTIONS)(function) for function in entries]
-    finally:
-        config.CACHE_DIR = before
+    folder = cache_dir / f"engine-{_fingerprint(modules)}"
+    return [compiled(function, folder, _OPTIONS) for function in entries]
 
 
 def _uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,6 +197,6 @@ def _functions(module: ModuleType) -> list[Callable[..., Any]]:
 
 def _fingerprint(modules: tuple[ModuleType, ...]) -> str:
     digest = hashlib.sha256(f"{numba.__version__} {_OPTIONS}".encode())
-    for module in modules:
+    for module in (*modules, sys.modules[__name__]):
         digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()[:16]
