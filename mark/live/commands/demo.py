@@ -47,6 +47,8 @@ MEASURED_S = 2.0
 SPEED = 10.0
 MINUTES = 24
 """Of the trace: two and a half real minutes at that speed."""
+HISTORY_S = 3 * 3600.0
+"""Before the slice: what forecasters learn from, and the strongest rival is tuned on, five times."""
 BEFORE_SURGE = 8
 """Minutes of the slice before its surge."""
 SURGE = 2.0
@@ -77,7 +79,7 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
 def measured_models(out: Path) -> Path:
     """Copy the models' files, measure them and write what `mark init` writes; the path of mark.yaml."""
     make_folder(out)
-    folder = out / "models"
+    folder = out / "sources"  # replays write a folder "models"
     for source in files(SOURCES).iterdir():
         if source.name.endswith(".py") and not source.name.startswith("_"):
             write_whole(folder / source.name, source.read_text(encoding="utf-8"))
@@ -111,10 +113,14 @@ def demo_settings(settings: Settings, out: Path, measured: Path) -> Settings:
 
     measured: mark.yaml of the models. Of `settings` its seed, policies, forecaster and world count, too.
     """
-    trace = generators.demo_workload(settings.seed).trace
+    whole = generators.demo_workload(settings.seed).trace
+    surge_at_s = surge_start_s(whole)
+    first_s = max(0.0, surge_at_s - HISTORY_S)
+    bins = slice(round(first_s / whole.bin_s), round((surge_at_s + MINUTES * UNIT_S) / whole.bin_s))
+    trace = replace(whole, start_at=whole.start_at + first_s, rates_rps=whole.rates_rps[bins])
     file = out / "trace.csv.gz"
     write_trace(trace, file)
-    slice_ = TraceSettings(file=str(file), start_s=surge_start_s(trace), duration_s=MINUTES * UNIT_S, speed=SPEED)
+    slice_ = TraceSettings(file=str(file), start_s=surge_at_s - first_s, duration_s=MINUTES * UNIT_S, speed=SPEED)
     models = load_settings(measured, {})
     serve = tuple(
         one.model_copy(update={"trace": slice_.model_copy(update={"mean_rps": MEAN_RPS[one.model]})})
