@@ -133,7 +133,9 @@ def _nothing() -> None:
 
 
 ROWS = (
-    Row(SERVE, "demo", "Serve a surge on this machine, beside what its replay predicts.", "demo", extra="local"),
+    Row(
+        SERVE, "demo", "Serve five models through a surge on this machine, beside replays.", "demo", extra="local"
+    ),
     Row(SERVE, "up", "Start the service on this machine, with an emulated AWS.", "live", extra="local"),
     Row(SERVE, "load", "Send requests to the service, at a rate or after a trace.", "live"),
     Row(SERVE, "try", "Send one request, and say who answered it and how fast.", "live:try_"),

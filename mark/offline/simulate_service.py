@@ -15,6 +15,7 @@ from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
 from mark.offline.service_members import LoadOf, check_same_span, recorded_load, replay_members, service_members
 from mark.policies.bundles import FLEET_PER_MODEL
 from mark.policies.present import Present, parse_present
+from mark.report.live.service_rehearsal import ServiceComparison, live_document, live_table
 from mark.report.service.service_document import service_document
 from mark.report.service.service_page import write_service_report
 from mark.report.service.service_tables import models_table, policies_table
@@ -28,11 +29,18 @@ COUNTED_APART = "each model's plan counts on all of the account's quotas and of 
 """Caveat: a service's replay does not share these between its models yet."""
 
 
-def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_of: LoadOf = recorded_load) -> None:
+def simulate_service(
+    settings: Settings,
+    *,
+    as_json: bool,
+    compare: bool,
+    load_of: LoadOf = recorded_load,
+    live: ServiceComparison | None = None,
+) -> None:
     """Replay all models of the service under each policy; print the service's bill, its models and the verdict.
 
-    load_of: the load of each model. compare: also run what a verdict measures by. What has finished is printed
-    before an error or Ctrl-C ends it.
+    load_of: the load of each model. compare: also run what a verdict measures by. live: the same load through the
+    live service, which is told beside. What has finished is printed before an error or Ctrl-C ends it.
     """
     now = parse_present(settings.simulate.now)
     members = service_members(settings, load_of)
@@ -64,15 +72,20 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_o
         if folder.failure is not None:
             raise folder.failure
         command = shlex.join(["mark", *sys.argv[1:]])
-        return write_service_report(folder.path, outcome.runs, command=command, now=now)
+        return write_service_report(folder.path, outcome.runs, command=command, now=now, live=live)
 
     def tell(page: Path | None) -> None:
         tell_runs(
             outcome,
             page,
             as_json=as_json,
-            document=lambda: service_document(outcome.runs, now),
-            tables=lambda: (policies_table(outcome.runs), "", models_table(lead_run(outcome.runs))),
+            document=lambda: {**live_document(live), **service_document(outcome.runs, now)},
+            tables=lambda: (
+                *(() if live is None else (live_table(live), "")),
+                policies_table(outcome.runs),
+                "",
+                models_table(lead_run(outcome.runs)),
+            ),
             verdict=lambda: service_replay_verdict(outcome.runs, now),
         )
 

@@ -58,9 +58,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             how = seed, Path(folder), asked.minutes * 60, asked.policy, asked.speed
             if asked.service:
-                kept &= report_service(seed, rehearse_service(service_settings(*how)))
+                kept &= report_service(seed, rehearse_service(service_settings(*how), show_live=False))
             else:
-                kept &= report(seed, rehearse(settings(*how), show_live=False))
+                kept &= report(seed, rehearse(settings(*how)))
     return 0 if kept else 1
 
 

@@ -8,14 +8,16 @@ import yaml
 from rich.table import Table
 
 from mark import __version__
+from mark.catalog.load import load_models
 from mark.cli.main import run
 from mark.config.policies import sized_model
-from mark.config.settings import InterruptSettings, Settings
+from mark.config.served import each_model
+from mark.config.settings import Settings
 from mark.config.trace import TraceSettings
 from mark.domain.load.sizes import kairos_sizes, sizes_from_formula
+from mark.domain.offering import Market
 from mark.live.commands import demo
-from mark.live.commands.rehearsal import replay_slice
-from mark.report.verdict import Role
+from mark.offline.own_model.init_from_target import examined
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import read_trace
 from mark.simulator.workload import Workload
@@ -266,19 +268,25 @@ def test_the_demo_says_what_happens_and_where_the_report_is(mark, monkeypatch):
     assert all(name in answer.out for name in ("hedged", "mark", "greedy-oracle", "sagemaker", "lambda-only"))
 
 
-def test_the_demos_verdict_is_of_the_slice_that_its_service_served(tmp_path, monkeypatch):
+def examined_here(options, rps, taken):
+    with examined(options, rps, taken) as found:
+        return found
+
+
+def test_the_demo_serves_its_five_models_from_a_file_that_any_command_takes(tmp_path, monkeypatch):
     trace = constant(20, duration_s=900)
     monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: Workload(trace=trace, seed=0))
     monkeypatch.setattr(demo, "surge_start_s", lambda _trace: 600.0)
-    monkeypatch.setattr(demo, "MINUTES", 4)
-    monkeypatch.setattr(demo, "INTERRUPT", InterruptSettings(at_min=2.0, share=0.4))
-    settings = demo.demo_settings(Settings(forecaster="last-value"), tmp_path)
-    ours, _ = replay_slice(settings)
-    verdict = demo._verdict(settings, ours)
-    assert [one.role for one in verdict.options] == [Role.NOW, Role.TUNED, Role.LAMBDA, Role.MARK]
-    mine = verdict.option(Role.MARK)
-    assert mine is not None
-    assert (mine.attained, mine.policy) == (ours.attained, ours.policy)
+    monkeypatch.setattr(demo, "MEASURED_S", 0.01)
+    monkeypatch.setattr(demo, "examined_apart", examined_here)
+    monkeypatch.setattr(demo, "note", lambda _text: None)
+    measured = demo.measured_models(tmp_path / "demo")
+    chosen = demo.demo_settings(Settings(seed=3), tmp_path / "demo", measured)
+    models = each_model(chosen)
+    assert {own.model: own.trace.mean_rps for own, _ in models} == demo.MEAN_RPS
+    assert all(own.seed == 3 and own.market is Market.SPOT for own, _ in models)
+    assert all(Path(entry.backend.target.rpartition(":")[0]).is_file() for _, entry in models)
+    assert list(load_models(chosen.models)) == sorted(demo.MEAN_RPS)
 
 
 def test_a_study_is_printed_with_its_assumptions(mark, monkeypatch):

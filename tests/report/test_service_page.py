@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mark.domain.billing.costs import CostUsd
 from mark.domain.objective import Slo
+from mark.report.live.service_rehearsal import ServiceComparison
 from mark.report.service.placement_plot import MOST_LANES, pictured
 from mark.report.service.service_page import MOST_INSTANCES, render_service_report
 from mark.report.service.service_tables import around_sentence
@@ -97,3 +98,13 @@ def test_everything_on_the_page_can_be_read(tmp_path: Path, width: int, dark: bo
     look.check(dark=dark)
     in_their_boxes = {name.split(" by ")[0] for name in look.scrolled}
     assert in_their_boxes == ({"The models", "The shared instances"} if width == 400 else set())
+
+
+def test_a_live_service_stands_beside_its_replay_and_is_nowhere_without_one() -> None:
+    live = ServiceComparison(
+        total_usd=(1.5, 1.25), parts_usd={}, attained={"<a>": (0.97, 1.0)}, placed=(((), ()),)
+    )
+    text = render_service_report([HEDGED], command="mark demo", live=live)
+    assert "&lt;a&gt;, in time</th><td>97.00 %</td><td>100.00 %</td>" in text
+    assert "total +20.0 %, in time at most 3.00 points (&lt;a&gt;)" in text
+    assert "Served live" not in render_service_report([HEDGED], command="mark simulate")

@@ -41,7 +41,6 @@ from mark.report.terminal import note, progress
 from mark.simulator.results import RunResult
 from mark.steady_time import steady_time
 from mark.store.connect import connect
-from mark.store.published_status import LoadSeries
 from mark.store.service import ServiceStore
 
 BIN_MIN = 10.0
@@ -62,7 +61,6 @@ class Rehearsed:
     replay: RunDocument
     live_orders: OrderCounts
     replay_orders: OrderCounts
-    result: RunResult
 
 
 @dataclass(slots=True)
@@ -76,17 +74,16 @@ class OrderLog:
         self.rows.append((seen.now, seen.fleet, decision.orders))
 
 
-def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
+def rehearse(settings: Settings) -> Rehearsed:
     """Replay the slice that the settings describe, then drive it through the live service."""
     result, replay_orders = replay_slice(settings)
     with service(settings) as running:
         began_at = ServiceStore(connect(running.store), running.name).clock().service_at
-        (load,) = drive(running, [settings], show_live=show_live)
+        (load,) = drive(running, [settings], show_live=False)
         end_at = began_at + result.duration_s  # the clock goes on until the last answer, and after it
         status = view_of(running).status(until=end_at)
         live = next(m for m in status.models if m.name == settings.model)
         live = replace(live, cost_usd=live.cost_usd.with_shared(status.overhead.usd))
-        live = replace(live, series=_on_clock_of(result, live.series, began_at))
         live_orders = journal_orders(running, str(settings.model), until=end_at)
     return Rehearsed(
         load=load,
@@ -94,15 +91,6 @@ def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
         replay=run_document(ComparedRun(result=result)),
         live_orders=live_orders,
         replay_orders=replay_orders,
-        result=result,
-    )
-
-
-def _on_clock_of(result: RunResult, series: LoadSeries, began_at: float) -> LoadSeries:
-    """The live series on the replay's clock, so that both are drawn over the same minutes."""
-    shift_s = result.start_at - began_at
-    return replace(
-        series, start_at=series.start_at + shift_s, forecast_start_at=series.forecast_start_at + shift_s
     )
 
 
@@ -148,11 +136,14 @@ def drive(running: Running, models: Sequence[Settings], *, show_live: bool) -> l
     for thread in threads:
         thread.start()
     try:
-        return [load_document(result) for result in send(running, loads, speed=speed)]
+        results = send(running, loads, speed=speed)
     finally:
         over.set()
         for thread in threads:
             thread.join()
+    if any(result.sent < load.due_s.size for result, load in zip(results, loads, strict=True)):
+        raise KeyboardInterrupt  # a load takes it as its end; half a slice is beside nothing
+    return [load_document(result) for result in results]
 
 
 def _load(running: Running, settings: Settings) -> ModelLoad:

@@ -33,7 +33,7 @@ class DecisionLog(list[PlacementDecision]):
         yield self
 
 
-def rehearse_service(settings: Settings) -> ServiceComparison:
+def rehearse_service(settings: Settings, *, show_live: bool = True) -> ServiceComparison:
     """Replay the slice that the settings describe, then drive it through the live service.
 
     Misconfigured where the models' slices differ.
@@ -41,7 +41,7 @@ def rehearse_service(settings: Settings) -> ServiceComparison:
     replay, replayed = replay_slice(settings)
     with service(settings) as running:
         began_at = ServiceStore(connect(running.store), running.name).clock().service_at
-        loads = drive(running, [own for own, _ in each_seeded(settings)], show_live=False)
+        loads = drive(running, [own for own, _ in each_seeded(settings)], show_live=show_live)
         status = view_of(running).status(until=began_at + replay.duration_s)
         decisions = live_decisions(running)
     ticks = round(replay.duration_s / UNIT_S)

@@ -58,7 +58,7 @@ def write_models(options: InitOptions) -> tuple[Path, bool]:
     found: dict[str, Examined] = {}
     for target in targets:
         try:
-            one = _apart(replace(options, target=target, ask=False), rps, tuple(found))
+            one = examined_apart(replace(options, target=target, ask=False), rps, tuple(found))
         except Misconfigured as error:
             note(f"{target} is left out: {error}")
             continue
@@ -157,7 +157,7 @@ def _is_model(part: ast.ClassDef) -> bool:
     return "predict" in methods and {"inputs", "outputs"} <= text | methods
 
 
-def _apart(options: InitOptions, rps: float | None, taken: tuple[str, ...]) -> Examined:
+def examined_apart(options: InitOptions, rps: float | None, taken: tuple[str, ...]) -> Examined:
     """The model, examined in a process of its own. taken: names of others. Errors: Misconfigured."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         try:

@@ -42,13 +42,6 @@ class Stretch:
         """End of the last unit."""
         return self.start_at + self.unit_s * len(self.values)
 
-    def within(self, start_at: float, end_at: float) -> Stretch:
-        """Its units that begin in `[start_at, end_at)`."""
-        begins = [self.start_at + number * self.unit_s for number in range(len(self.values))]
-        kept = [number for number, at in enumerate(begins) if start_at <= at < end_at]
-        values = tuple(self.values[number] for number in kept)
-        return Stretch(start_at=begins[kept[0]] if kept else start_at, unit_s=self.unit_s, values=values)
-
     def edges(self) -> list[list[tuple[float, float]]]:
         """Corners (s, value) of the steps, a list for each piece without a gap."""
         pieces: list[list[tuple[float, float]]] = []
@@ -175,21 +168,6 @@ def load_chart(
         f'<title id="{prefix}-t">Load, forecast and capacity</title><desc id="{prefix}-d">{words}</desc>'
         f"{_grid(frame, ends)}{_drawn(load, frame) or _nothing(frame)}{_now_line(frame, now)}"
         f"{_above(most) if is_above else ''}</svg>"
-    )
-
-
-def pair_chart(live: Stretch, replayed: Stretch, *, title: str, width: int, height: int, prefix: str) -> Markup:
-    """Live load beside the replayed one, over the time of the replay."""
-    live = live.within(replayed.start_at, replayed.end_at)
-    known = [value for value in (*live.values, *replayed.values) if value is not None]
-    ends = rate_ticks(max(known, default=0.0), count=4)
-    end_at = max(replayed.end_at, replayed.start_at + replayed.unit_s)
-    frame = Frame(start_at=replayed.start_at, end_at=end_at, end_rps=ends[-1], width=width, height=height)
-    lines = [f'<path class="mean" d="{frame.path(piece)}"/>' for piece in live.edges()]
-    lines += [f'<path class="replayed" d="{frame.path(piece)}"/>' for piece in replayed.edges()]
-    return Markup(  # noqa: S704 - numbers and escaped words
-        f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}-t">'
-        f'<title id="{prefix}-t">{escape(title)}</title>{_grid(frame, ends)}{"".join(lines)}</svg>'
     )
 
 

@@ -1,44 +1,16 @@
-"""Comparison of a live run with the replay of the same slice: document, table and page."""
+"""Comparison of a live run with the replay of the same slice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TypedDict
 
-import numpy as np
-from markupsafe import Markup
-from rich.table import Table
-from rich.text import Text
-
-from mark.domain.demand import WINDOW_S
 from mark.domain.figures import plural
-from mark.report.files import write_json, write_whole
-from mark.report.formatting import MISSING, finite, usd
-from mark.report.live.chart import ChartSeries, Stretch, pair_chart
-from mark.report.live.formatting import (
-    ANSWERERS,
-    COMPONENTS,
-    SUMS,
-    answerers,
-    components,
-    format_ms,
-    format_objective,
-    format_share,
-    quantiles,
-)
+from mark.report.formatting import MISSING, finite
+from mark.report.live.formatting import answerers, components, quantiles
 from mark.report.live.service_status import ModelStatus
-from mark.report.live.status_page import NARROW, WIDE, live_environment
 from mark.report.runs.run_documents import RunDocument
-from mark.report.tables import figures, make_table, texts
-from mark.simulator.results import RunResult
-from mark.store.published_status import LoadSeries
 
-PAGE_NAME, DOCUMENT_NAME = "live.html", "live.json"
-MINUTE_S = 60
-HEIGHT = 220
-"""Of its charts, CSS pixels."""
 SHOWN_QUANTILES = ("mean", "p50", "p95", "p99")
 """Those that a replay's document has."""
 
@@ -70,7 +42,7 @@ class ObjectiveObject(TypedDict):
 
 
 class ComparisonDocument(TypedDict):
-    """The document `live.json` of a rehearsal."""
+    """Each figure of a rehearsal, live and replayed."""
 
     model: str
     policy: str
@@ -92,17 +64,6 @@ class ComparisonDocument(TypedDict):
     #: The largest difference of any ten minutes, kind and offering, instances.
     orders_most_apart: int
     notes: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedRow:
-    """A row as it is printed."""
-
-    name: str
-    live: str
-    replayed: str
-    difference: str
-    is_sum: bool = False
 
 
 def comparison_document(
@@ -159,98 +120,6 @@ def _orders(live: Orders, replayed: Orders) -> list[OrderPair]:
     ]
 
 
-def comparison_rows(document: ComparisonDocument) -> tuple[ComparedRow, ...]:
-    """All figures in the order that they are read: did it keep its objective, what did it cost, who answered."""
-    rows = [_row("answered in time", document["attained"], format_share, _points)]
-    rows += [
-        _row(f"{label}, USD", document["cost_usd"][key], _usd, _usd_apart, is_sum=key in SUMS)
-        for key, label in COMPONENTS
-    ]
-    rows += [
-        _row(f"latency {name}, ms", document["latency_ms"][name], format_ms, _signed) for name in SHOWN_QUANTILES
-    ]
-    rows.append(_row("requests", document["requests"], _count, _signed))
-    rows += [
-        _row(f"by {label}" if key != "shed" else label, document["served"][key], _count, _signed)
-        for key, label in ANSWERERS
-    ]
-    rows += [
-        _row(name, pair, _count, _signed)
-        for name, pair in (("failed", document["failed"]), ("rejected", document["rejected"]))
-        if pair["live"]
-    ]
-    rows.append(_row("Lambda started cold", document["cold_start_rate"], format_share, _points))
-    for order in document["orders"]:
-        rows.append(_row(f"ordered: {order['kind']} {order['offering']}".strip(), order, _count, _signed))
-    return tuple(rows)
-
-
-def comparison_table(document: ComparisonDocument) -> Table:
-    """Live | replayed | difference, for a terminal."""
-    subject = Text(f"{document['model']}, {format_objective(**document['objective'])}")
-    table = make_table([*texts(subject, max_width=48), *figures("live", "replayed", "difference")], gap=3)
-    for row in comparison_rows(document):
-        table.add_row(Text(row.name), row.live, row.replayed, row.difference, style="bold" if row.is_sum else None)
-    return table
-
-
-def comparison_page(
-    document: ComparisonDocument, *, live: LoadSeries, replayed: RunResult, title: str, command: str
-) -> str:
-    """One page that needs nothing else. `command` repeats the run."""
-    here, there = ChartSeries.of(live), ChartSeries.of(replay_series(replayed))
-    # the live series tells the capacity at a minute's end, the replay's at its start
-    ready = replace(here.capacity, start_at=here.capacity.start_at + here.capacity.unit_s)
-    figures = [
-        ("Load", "mean requests/s of each minute", _charts("load", here.mean, there.mean)),
-        ("Capacity", "requests/s the ready carry", _charts("capacity", ready, there.capacity)),
-    ]
-    template = live_environment().get_template("live_report.html.j2")
-    return template.render(
-        title=title,
-        document=document,
-        headline=headline(document),
-        agreement=agreement(document),
-        rows=comparison_rows(document),
-        figures=figures,
-        command=command,
-    )
-
-
-def _charts(name: str, live: Stretch, replayed: Stretch) -> list[Markup]:
-    """Wide and narrow."""
-    title = f"{name}, live and replayed"
-    return [
-        pair_chart(live, replayed, title=title, width=width, height=HEIGHT, prefix=f"{name}{width}")
-        for width, _ in (WIDE, NARROW)
-    ]
-
-
-def write_comparison(
-    out_dir: Path,
-    document: ComparisonDocument,
-    *,
-    live: LoadSeries,
-    replayed: RunResult,
-    title: str,
-    command: str,
-) -> Path:
-    """Writes `live.json`, then `live.html`; returns the page's path. Misconfigured when the folder cannot be."""
-    write_json(out_dir / DOCUMENT_NAME, document)
-    page = comparison_page(document, live=live, replayed=replayed, title=title, command=command)
-    write_whole(out_dir / PAGE_NAME, page)
-    return out_dir / PAGE_NAME
-
-
-def headline(document: ComparisonDocument) -> str:
-    """Both worlds in a sentence."""
-    cost, attained = document["cost_usd"]["total"], document["attained"]
-    return (
-        f"Live: {_usd(cost['live'])} USD and {format_share(attained['live'])} in time; "
-        f"the replay of the same slice: {_usd(cost['replayed'])} USD and {format_share(attained['replayed'])}."
-    )
-
-
 def agreement(document: ComparisonDocument) -> str:
     """The distance between live and replay, in a sentence."""
     cost = document["cost_usd"]
@@ -263,52 +132,6 @@ def agreement(document: ComparisonDocument) -> str:
     ]
     apart = plural(document["orders_most_apart"], "instance")
     return f"Live against its replay: {', '.join(figures)}; orders in any ten minutes at most {apart} apart."
-
-
-def replay_series(result: RunResult) -> LoadSeries:
-    """A replay in the form of the live status's series, its whole length."""
-    arrivals = result.seconds.arrivals.astype(np.float64) * result.speed
-    minutes = -(-arrivals.size // MINUTE_S)
-    lengths = np.minimum(MINUTE_S, arrivals.size - np.arange(minutes) * MINUTE_S)
-    padded = np.pad(arrivals, (0, minutes * MINUTE_S - arrivals.size)).reshape(minutes, MINUTE_S)
-    window = int(WINDOW_S)
-    peaks = padded.reshape(minutes, MINUTE_S // window, window).sum(axis=2).max(axis=1, initial=0.0) / window
-    return LoadSeries(
-        start_at=result.start_at,
-        unit_s=MINUTE_S,
-        mean_rps=tuple(padded.sum(axis=1) / np.maximum(lengths, 1)),
-        max_rps=tuple(peaks),
-        capacity_rps=tuple(result.minutes.capacity_rps.sum(axis=1)),
-        forecast_start_at=result.start_at,
-        forecast_max_rps=tuple(map(finite, result.minutes.forecast_max_rps)),
-    )
-
-
-def _row(
-    name: str,
-    pair: Pair,
-    form: Callable[[float | None], str],
-    apart: Callable[[Pair, float], str],
-    *,
-    is_sum: bool = False,
-) -> ComparedRow:
-    return ComparedRow(
-        name=name,
-        live=form(pair["live"]),
-        replayed=form(pair["replayed"]),
-        difference=MISSING if (difference := pair["difference"]) is None else apart(pair, difference),
-        is_sum=is_sum,
-    )
-
-
-def _usd(amount: float | None) -> str:
-    return MISSING if amount is None else usd(amount)
-
-
-def _usd_apart(pair: Pair, difference: float) -> str:
-    """`+0.03 (+1.2 %)`; without the share where the replay cost nothing."""
-    text = f"{'-' if difference < 0 else '+'}{usd(abs(difference))}"
-    return f"{text} ({_share_apart(pair)})" if pair["replayed"] else text
 
 
 def _share_apart(pair: Pair) -> str:
@@ -325,11 +148,3 @@ def _points(_pair: Pair, difference: float) -> str:
 
 def _points_apart(pair: Pair) -> str:
     return MISSING if pair["difference"] is None else _points(pair, pair["difference"])
-
-
-def _count(value: float | None) -> str:
-    return MISSING if value is None else f"{value:,.0f}"
-
-
-def _signed(_pair: Pair, difference: float) -> str:
-    return f"{difference:+,.0f}" if round(difference) else "0"

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
 
 from mark.controller.placement_journal import PlacementDecision, placement_steps
 from mark.domain.demand import UNIT_S
 from mark.domain.figures import plural
+from mark.report.formatting import percent, usd
+from mark.report.tables import figures, make_table, texts
 
 Placed = tuple[tuple[str, tuple[str, ...]], ...]
 """Offering and models of each shared instance, sorted: two worlds name their instances differently."""
@@ -69,3 +75,32 @@ def placed_by_tick(decisions: Iterable[PlacementDecision], start_at: float, tick
             step = next(steps, None)
         found.append(now)
     return found
+
+
+def live_rows(compared: ServiceComparison) -> tuple[tuple[str, str, str], ...]:
+    """What was in time by model, and the bill by its parts: name, live, replayed."""
+    shares = [
+        (f"{model}, in time", percent(live, digits=2), percent(replayed, digits=2))
+        for model, (live, replayed) in compared.attained.items()
+    ]
+    parts = {**compared.parts_usd, "total": compared.total_usd}
+    bill = [(f"{name}, USD", usd(live), usd(replayed)) for name, (live, replayed) in parts.items()]
+    return (*shares, *bill)
+
+
+def live_table(compared: ServiceComparison) -> Table:
+    """The same for a terminal, and how far the two are apart."""
+    table = make_table([*texts("service"), *figures("live", "replayed")], gap=3, notes=(str(compared),))
+    for name, live, replayed in live_rows(compared):
+        table.add_row(Text(name), live, replayed)
+    return table
+
+
+def live_document(compared: ServiceComparison | None) -> dict[str, Any]:
+    """Key `live` of a document of replays; nothing where no service was live. Pairs are live and replayed."""
+    if compared is None:
+        return {}
+    usd_by_part = {**compared.parts_usd, "total": compared.total_usd}
+    return {
+        "live": {"attained": compared.attained, "cost_usd": usd_by_part, "placed_alike": compared.placed_alike}
+    }

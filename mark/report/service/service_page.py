@@ -10,6 +10,7 @@ from mark.policies.present import SAGEMAKER, Present
 from mark.report.files import write_json, write_whole
 from mark.report.formatting import compared_words, monthly_usd, unbroken, usd
 from mark.report.html import make_environment, trusted
+from mark.report.live.service_rehearsal import ServiceComparison, live_document, live_rows
 from mark.report.page import DOCUMENT_NAME, REPORT_NAME
 from mark.report.service.service_document import service_document
 from mark.report.service.service_tables import around_sentence, by_money, instance_cells, model_cells
@@ -21,8 +22,10 @@ MOST_INSTANCES = 30
 """Rows of shared instances, the dearest; one more has the rest."""
 
 
-def render_service_report(runs: Sequence[ServiceRun], *, command: str, now: Present = SAGEMAKER) -> str:
-    """The page as text; there is one run at least."""
+def render_service_report(
+    runs: Sequence[ServiceRun], *, command: str, now: Present = SAGEMAKER, live: ServiceComparison | None = None
+) -> str:
+    """The page as text; there is one run at least. live: the live service with the same load."""
     # matplotlib takes a second to import and only a page needs it
     from mark.report.figures import wide_and_narrow  # noqa: PLC0415
     from mark.report.service import placement_plot  # noqa: PLC0415
@@ -43,6 +46,8 @@ def render_service_report(runs: Sequence[ServiceRun], *, command: str, now: Pres
             policies=[_policy(run, lead, is_best=run.policy == best) for run in runs],
             models=[(model_cells(lead, model), model.keeps_objective) for model in by_money(lead)],
             around=around_sentence(lead),
+            live=() if live is None else live_rows(live),
+            apart=live,
             placements=trusted(
                 wide_and_narrow(
                     partial(placement_plot.placement_figure, lead.shared, lead.duration_s), "placements"
@@ -60,10 +65,17 @@ def render_service_report(runs: Sequence[ServiceRun], *, command: str, now: Pres
     )
 
 
-def write_service_report(out: Path, runs: Sequence[ServiceRun], *, command: str, now: Present = SAGEMAKER) -> Path:
+def write_service_report(
+    out: Path,
+    runs: Sequence[ServiceRun],
+    *,
+    command: str,
+    now: Present = SAGEMAKER,
+    live: ServiceComparison | None = None,
+) -> Path:
     """Write `runs.json`, then `report.html`; the page's path. Misconfigured where the folder cannot be written."""
-    write_json(out / DOCUMENT_NAME, service_document(runs, now))
-    write_whole(out / REPORT_NAME, render_service_report(runs, command=command, now=now))
+    write_json(out / DOCUMENT_NAME, {**live_document(live), **service_document(runs, now)})
+    write_whole(out / REPORT_NAME, render_service_report(runs, command=command, now=now, live=live))
     return out / REPORT_NAME
 
 

@@ -7,7 +7,12 @@ from mark.controller.tenancy import HostUse
 from mark.domain.fleet import Instance, InstanceState
 from mark.domain.orders import Drain
 from mark.domain.placement import Place, PlacementOrder, Tenant
-from mark.report.live.service_rehearsal import ServiceComparison, placed_by_tick
+from mark.report.live.service_rehearsal import (
+    ServiceComparison,
+    live_document,
+    live_rows,
+    placed_by_tick,
+)
 
 START_AT = 1000.0
 BOTH, ONE = (("c5.large", ("a", "b")),), (("c5.large", ("a",)),)
@@ -69,3 +74,20 @@ def test_the_worlds_are_as_far_apart_as_their_total_their_worst_model_and_their_
         "Live against its replay: total +2.0 %, in time at most 2.00 points (b), "
         "placements equal in 75 % of 4 ticks."
     )
+
+
+def test_what_was_in_time_and_each_part_of_the_bill_stand_beside_their_replay() -> None:
+    compared = ServiceComparison(
+        total_usd=(1.5, 1.25),
+        parts_usd={"a": (0.5, 0.25), "around all": (1.0, 1.0)},
+        attained={"a": (0.98765, 1.0)},
+        placed=((BOTH, BOTH),),
+    )
+    assert live_rows(compared) == (
+        ("a, in time", "98.76 %", "100.00 %"),
+        ("a, USD", "0.50", "0.25"),
+        ("around all, USD", "1.00", "1.00"),
+        ("total, USD", "1.50", "1.25"),
+    )
+    assert live_document(compared)["live"]["cost_usd"]["total"] == (1.5, 1.25)
+    assert live_document(None) == {}
