@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from mark.accounting.hourly_totals import HourlyMark, Totals, dump_marks, first_mark, marks_key
-from mark.catalog.billing import LAMBDA_LOG_BYTES
+from mark.catalog.billing import LAMBDA_LOG_GIB
 from mark.catalog.load import load_prices, load_service_prices
 from mark.config.footprint import INSIGHTS_METRICS, LINE_WRITES, LOG_KIB_PER_MINUTE
 from mark.config.settings import Settings
@@ -168,7 +168,7 @@ class Costs:
         warm = alias["ProvisionedConcurrencyConfig"]["ProvisionedConcurrentExecutions"]
         yield "lambda: invocations", calls, self.usd["lambda-request"]
         yield "lambda: duration", calls * BILLED_S * gib, self.usd["lambda-duration"]
-        yield "overhead: Lambda's logs", calls * LAMBDA_LOG_BYTES / 1024**3, self._log_usd()
+        yield "overhead: Lambda's logs", calls * LAMBDA_LOG_GIB, self._log_usd()
         yield "lambda: provisioned", warm * DAY_S * gib, self.usd["lambda-provisioned"]
 
     def _training(self) -> Iterator[tuple[str, float, float]]:

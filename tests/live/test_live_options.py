@@ -50,7 +50,7 @@ def test_a_load_that_nothing_answered_fails_and_says_what_to_do(
     result = LoadResult(objective_s=1.0, sent=2, rejected=2, errors=Counter(errors))
     monkeypatch.setattr(load, "find_running", lambda _name: RUNNING)
     monkeypatch.setattr(load, "as_client", lambda running, _key: running)
-    monkeypatch.setattr(load, "send", lambda *_given, **_flags: result)
+    monkeypatch.setattr(load, "send", lambda *_given, **_flags: [result])
     with pytest.raises(typer.Exit) as ended:
         load_service(options, as_json=True)
     assert ended.value.exit_code == 1

@@ -7,16 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mark.config.policies import chosen_policies
 from mark.config.settings import Settings
-from mark.live.commands import demo
 from mark.live.commands.load import LoadOptions, due_requests
 from mark.offline.trace_source import TraceReading
 from mark.offline.workloads import chosen_workload
-from mark.policies.assemble import Assembly
-from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import read_trace
-from mark.simulator.workload import Workload
 from tests.simulator.test_trace_formats import alb, console, metric_csv, rate_query, statistics
 
 COUNTS = [6000, 6600, 7200, 6600]
@@ -107,29 +102,6 @@ def test_a_load_sends_what_a_replay_of_the_same_export_draws(mark):
     trace = {"file": "export.json", "mean_rps": 10, "start_s": 300, "duration_s": 600, "bursts": "strong"}
     workload = chosen_workload(Settings.model_validate({"seed": 3, "trace": trace}))
     assert (due_requests(options)[0] + 300.0).tolist() == pytest.approx(workload.arrivals(300.0, 900.0).tolist())
-
-
-def test_the_demo_s_slice_names_the_trace_that_it_writes(mark, monkeypatch):
-    workload = Workload(trace=constant(20, duration_s=900), seed=0)
-    monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)
-    monkeypatch.setattr(demo, "surge_start_s", lambda _trace: 300.0)
-    made = demo.demo_settings(Settings(), Path("demo"))
-    assert made.trace.file == "demo/trace.csv.gz"
-    assert read_trace(made.trace.file).rates_rps.tolist() == workload.trace.rates_rps.tolist()
-
-
-def test_the_demo_of_another_model_rents_what_that_model_can_run_on(mark, monkeypatch):
-    monkeypatch.setattr(demo, "surge_start_s", lambda _trace: 300.0)
-    workload = Workload(trace=constant(20, duration_s=900), seed=0)
-    monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)
-    made = {name: demo.demo_settings(Settings(model=name), Path("demo")) for name in ("inception-v3", "resnet-50")}
-    types = {
-        name: {item.instance_type.name for item in Assembly(chosen_policies(found)).supply.offerings}
-        for name, found in made.items()
-    }
-
-    assert types["inception-v3"] == {"c5.large", "c5.xlarge", "c5.2xlarge"}
-    assert types["resnet-50"] >= {"m7i.xlarge", "g4dn.xlarge"}
 
 
 def test_a_sweep_reads_a_trace_by_each_filter(mark):

@@ -17,6 +17,7 @@ from mark.controller import host_controller
 from mark.controller.placement_journal import placement_mismatches, read_placements
 from mark.controller.sharing import Sharer, share_instances
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import Demand
 from mark.domain.placement import Host
 from mark.planner.packing import Packing
@@ -97,11 +98,16 @@ def _packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _packed(
-    sharers: Sequence[Sharer], histories: Sequence[Demand], *, there: Sequence[Host], refused: tuple[str, ...]
+    sharers: Sequence[Sharer],
+    histories: Sequence[Demand],
+    *,
+    there: Sequence[Host],
+    refused: tuple[str, ...],
+    owned: Commitments,
 ) -> Packing:
     key = len(sharers), tuple(one.max_rps[-1] for one in histories), tuple(there), refused
     if key not in PACKINGS:
-        PACKINGS[key] = share_instances(sharers, histories, there=there, refused=refused)
+        PACKINGS[key] = share_instances(sharers, histories, there=there, refused=refused, owned=owned)
     return PACKINGS[key]
 
 

@@ -19,7 +19,6 @@ from mark.config.settings import Settings
 from mark.config.training import models_trained_in_function, trains_in_function
 from mark.deployment.images import process_images
 from mark.domain.demand import Demand
-from mark.live.aws_resources import trains_forecasters
 from mark.live.forecasting.retraining import due_cause
 from mark.live.models import make_live_models
 from mark.plugins.load import build_forecaster
@@ -202,7 +201,6 @@ def test_only_a_forecaster_that_learns_with_torch_has_a_function(
     settings = Settings.model_validate(given)
     assert models_trained_in_function(settings) == count
     assert trains_in_function(settings) == (count > 0)
-    assert trains_forecasters(settings.rollout, make_live_models(settings)) == (count > 0)
 
 
 def test_a_forecaster_that_is_a_file_is_trained_where_the_file_is(tmp_path: Path) -> None:
@@ -213,7 +211,6 @@ def test_a_forecaster_that_is_a_file_is_trained_where_the_file_is(tmp_path: Path
     settings = Settings.model_validate({"service": {"serve": served}, "rollout": rollout})
     models = make_live_models(settings)
     assert not trains_in_function(settings)
-    assert not trains_forecasters(settings.rollout, models)
     assert [one.target for one in process_images(settings, models) if one.key == "image"] == ["models"]
 
 

@@ -249,8 +249,6 @@ def test_steps_have_gaps_where_nothing_is_known() -> None:
     stretch = Stretch(start_at=0.0, unit_s=60, values=(1.0, 2.0, None, 4.0))
     assert stretch.edges() == [[(0, 1), (60, 1), (60, 2), (120, 2)], [(180, 4), (240, 4)]]
     assert stretch.middles() == [[(30, 1), (90, 2)], [(180, 4), (240, 4)]]
-    assert stretch.within(60, 180).values == (2.0, None)
-    assert stretch.within(500, 900).values == ()
 
 
 def test_a_single_minute_is_drawn_over_its_length() -> None:
