@@ -318,7 +318,7 @@ class HostController:
         return best_zone(prices, front, pulls, self._pull(host.placed))
 
     def _pull(self, tenants: Iterable[Tenant]) -> float:
-        """What these tenants of an instance pull, USD an hour; a model that is served no longer pulls nothing."""
+        """Pull of these tenants of an instance, USD an hour; a model that is served no longer has none."""
         served = (one for one in tenants if one.model in self._sharers)
         return sum(HOUR_S * one.capacity_rps * self._sharers[one.model].crossing_usd for one in served)
 

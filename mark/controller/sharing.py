@@ -228,7 +228,7 @@ def host_types(sharers: Iterable[Sharer], refused: Iterable[str] = ()) -> tuple[
 
 
 def covered_rents(owned: Commitments, types: Sequence[HostType]) -> Covered:
-    """What commitments pay of the rents of so many of these instances: they are paid themselves, used or not."""
+    """The part of the rents of so many of these instances that commitments pay: they cost the same unused."""
     prices = {item.offering: item.usd_per_hour for item in types}
 
     def covered(counts: Mapping[str, int]) -> float:

@@ -46,7 +46,7 @@ MEAN_RPS: Mapping[str, float] = {
     "network": 20.0,
     "forecast": 20.0,
 }
-"""Requests/s of each model over the slice: two processors carry them, and together they fill one instance."""
+"""Requests/s of each model over the slice: enough that an instance which they share is worth its rent."""
 LATENCY_MS, TARGET = 500.0, 0.98
 MEASURED_S = 2.0
 """For each model."""

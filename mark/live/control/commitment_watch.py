@@ -63,7 +63,7 @@ class CommitmentWatch:
         return self._all
 
     def left_for(self, name: str) -> Commitments | None:
-        """What is left for SHARED or for a model now; for a model None before the first poll."""
+        """The commitments that are left for SHARED or for a model now; for a model None before the first poll."""
         return self._left_by_standing() if name == SHARED else self._left.get(name)
 
     def run(self, over: threading.Event) -> None:

@@ -129,7 +129,7 @@ def _read_last(store: ServiceStore, model: str, read: Read) -> _Found | None:
 
 
 def last_decided(store: ServiceStore) -> Decided:
-    """What the journal of placements says, by its last segment whose header can be read."""
+    """The last decision of the journal of placements, from its last segment whose header can be read."""
     for number in reversed(store.journal_segments(SHARED)):
         broken: list[BrokenLine] = []
         try:

@@ -78,7 +78,7 @@ def placed_by_tick(decisions: Iterable[PlacementDecision], start_at: float, tick
 
 
 def live_rows(compared: ServiceComparison) -> tuple[tuple[str, str, str], ...]:
-    """What was in time by model, and the bill by its parts: name, live, replayed."""
+    """Shares in time by model, and the bill by its parts: name, live, replayed."""
     shares = [
         (f"{model}, in time", percent(live, digits=2), percent(replayed, digits=2))
         for model, (live, replayed) in compared.attained.items()
