@@ -1,6 +1,7 @@
 """Writes docs/settings.md, docs/cli.md and docs/hardware.md from settings, commands and catalogue: `make docs`.
 
-Tables of docs/json.md are written from the types of documents, that of docs/traces.md from the tests' files.
+docs/studies.md is written from the list of published figures and from docs/studies.csv. Tables of docs/json.md are
+written from the types of documents, that of docs/traces.md from the tests' files.
 
 With `--printed` it also runs the commands whose output README shows, a minute or two, and writes what they print.
 """
@@ -21,6 +22,7 @@ from pydantic_core import PydanticUndefined
 from mark.cli.layout import examples_of
 from mark.cli.main import app
 from mark.config.settings import Settings, types_of
+from scripts.acceptance import studies
 from scripts.hardware_page import hardware_page
 from scripts.json_page import with_tables
 from scripts.printed import rewrite
@@ -202,6 +204,7 @@ def main(arguments: Sequence[str]) -> None:
     (FOLDER / "settings.md").write_text(settings_page(), encoding="utf-8")
     (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")
     (FOLDER / "hardware.md").write_text(f"{NOTICE}\n{hardware_page()}", encoding="utf-8")
+    studies.PAGE.write_text(studies.page(studies.measured()), encoding="utf-8")
     for name, made in (("json.md", with_tables), ("traces.md", with_formats)):
         page = FOLDER / name
         page.write_text(made(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -50,7 +50,7 @@ class EvaluateDocument(TypedDict):
     dispatch: str
     sizes: str
     arrivals: str
-    #: `mean` or `sample`.
+    #: `mean`, `sample` or `learned`.
     latency: str
     #: Queries of a run.
     queries: int

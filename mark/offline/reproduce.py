@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from mark.config.policies import usable_cache
@@ -21,28 +22,33 @@ def reproduce_study(name: str, settings: Settings, *, pairs: Path | None = None,
         raise unknown("study", name, STUDIES)
     if pairs is not None and not name.startswith("hetsev-fig"):
         raise Misconfigured(f"{name} reads no pairs: leave out --pairs, or name hetsev-fig5, -fig6 or -fig7")
-    cache = usable_cache()
     with progress() as report:
         report(f"reproducing {name}", 0.0)
-        study = STUDIES[name](
-            StudyContext(
-                kernel=compiled_kernel(cache),
-                central_kernel=lambda: compiled_central_kernel(cache),
-                variant_kernel=lambda: compiled_variant_kernel(cache),
-                build_forecaster=build_forecaster,
-                cache_dir=cache,
-                seed=settings.seed,
-                trace=given_trace(settings),
-                pairs=pairs,
-                progress=report,
-            )
-        )
+        study = STUDIES[name](study_context(settings, pairs=pairs, report=report))
     if as_json:
         show_json(study.document())
     else:
         _print(study)
     if settings.out is not None:
         _write(study, settings.out)
+
+
+def study_context(
+    settings: Settings, *, pairs: Path | None = None, report: Callable[[str, float], None] = lambda *_: None
+) -> StudyContext:
+    """Input of a study by these settings: seed, trace, and the user's cache."""
+    cache = usable_cache()
+    return StudyContext(
+        kernel=compiled_kernel(cache),
+        central_kernel=lambda: compiled_central_kernel(cache),
+        variant_kernel=lambda: compiled_variant_kernel(cache),
+        build_forecaster=build_forecaster,
+        cache_dir=cache,
+        seed=settings.seed,
+        trace=given_trace(settings),
+        pairs=pairs,
+        progress=report,
+    )
 
 
 def _print(study: Study) -> None:

@@ -18,6 +18,7 @@ from scipy.stats import poisson
 
 from mark.dispatch.central import decisions
 from mark.dispatch.central.kairos import Timing, heterogeneity_weights
+from mark.dispatch.central.learned import start_learning
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import SizeDistribution
@@ -47,10 +48,14 @@ class Arrivals(StrEnum):
 
 
 class ServiceTimes(StrEnum):
-    """Time of a query: the mean of its row, or one of the row's single timings."""
+    """Time of a query: the mean of its row, or one of the row's single timings.
+
+    LEARNED takes the mean too, and the rules know no latency but from answers of the same run (`learned.py`).
+    """
 
     MEAN = "mean"
     SAMPLE = "sample"
+    LEARNED = "learned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,14 +282,23 @@ class FixedPool:
         rules = decisions.rules_of(
             policy, slo_ms=self._slo_ms, threshold_row=threshold_row, base=counts[0], others=sum(counts[1:])
         )
+        timing, best_ms = (
+            Timing(latency, heterogeneity_weights(latency, self._largest_row)),
+            latency[present].min(axis=0),
+        )
+        learning = central.KNOWN
+        if self._load.latency is ServiceTimes.LEARNED:
+            timing, best_ms = Timing(np.zeros_like(latency), np.ones(len(named))), np.zeros_like(best_ms)
+            learning = start_learning(len(named), np.array(self._table.sizes, dtype=np.float64))
         arrived_ms = arrived_ms[part]
         work = central.make_work(arrived_ms.size, np.repeat(np.arange(len(named)), counts))
         missed = self._kernel.run(
             central.Queries(arrived_ms, self._rows[part], self._draws[part], self._factors[part]),
             central.CentralPool(
-                timing=Timing(latency, heterogeneity_weights(latency, self._largest_row)),
+                timing=timing,
                 service_ms=np.ascontiguousarray(samples, dtype=np.float64),
-                best_ms=latency[present].min(axis=0),
+                best_ms=best_ms,
+                learning=learning,
             ),
             central.CentralRules(rules, most_missed),
             work,

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from mark.dispatch.objective import attainment
 from mark.simulator.results import RunResult, SecondSeries
-from mark.studies.plot import Curve
+from mark.studies.plot import Curve, Plot
 from mark.studies.study import Row
 
 Where = tuple[tuple[str, str | int], ...]
 
 
-def latency_rows(where: Where, result: RunResult) -> Iterator[Row]:
-    """Mean and quantiles of latency, ms, and the share within the objective. Published as drawings only."""
+def latency_rows(where: Where, result: RunResult, claim: str | None = None) -> Iterator[Row]:
+    """Mean and quantiles of latency, ms, and the share within the objective, of which the text has a claim.
+
+    Published as drawings only.
+    """
     for quantity, value_s in (
         ("mean_ms", result.latency.mean_s),
         ("p50_ms", result.latency.p50_s),
@@ -23,7 +26,7 @@ def latency_rows(where: Where, result: RunResult) -> Iterator[Row]:
         ("p99_ms", result.latency.p99_s),
     ):
         yield Row(where, quantity, value_s * 1000)
-    yield Row(where, "attained", result.attained)
+    yield Row(where, "attained", result.attained, claim=claim)
 
 
 def quantile_s(result: RunResult, level: float) -> float:
@@ -33,6 +36,33 @@ def quantile_s(result: RunResult, level: float) -> float:
         return float("nan")
     below = np.flatnonzero(latency.ccdf_share <= 1 - level)
     return float(latency.ccdf_s[below[0] if len(below) else -1])
+
+
+def cut_rows(where: Where, result: RunResult, rival: RunResult, claim: str | None = None) -> Iterator[Row]:
+    """By how many percent latency is below a rival's: its mean, median and 0.99 quantile."""
+    ours, other = result.latency, rival.latency
+    for quantity, ours_s, other_s in (
+        ("mean_cut_percent", ours.mean_s, other.mean_s),
+        ("p50_cut_percent", ours.p50_s, other.p50_s),
+        ("p99_cut_percent", ours.p99_s, other.p99_s),
+    ):
+        yield Row(where, quantity, 100 * (1 - ours_s / other_s), claim=claim)
+
+
+def ccdf_plot(name: str, title: str, results: Mapping[str, RunResult]) -> Plot:
+    """CCDF of latency of one model by system, as in MArk's figure 8."""
+    limit_ms = next(iter(results.values())).slo.latency_s * 1000
+    return Plot(
+        name=name,
+        title=f"{title}: share of the answers slower than x",
+        x_label="latency, ms",
+        y_label="share slower",
+        curves=tuple(ccdf_curve(system, result) for system, result in results.items()),
+        marks=((limit_ms, "objective"),),
+        level=(0.02, "2 %"),
+        log_x=True,
+        log_y=True,
+    )
 
 
 def ccdf_curve(label: str, result: RunResult) -> Curve:

@@ -14,8 +14,11 @@ from mark.studies.hetsev.rules import hetsev_rules
 from mark.studies.kairos.fig8 import kairos_fig8
 from mark.studies.kairos.fig9 import kairos_fig9
 from mark.studies.kairos.fig10 import kairos_fig10
+from mark.studies.kairos.fig11 import kairos_fig11
 from mark.studies.kairos.fig12 import kairos_fig12
-from mark.studies.kairos.fig16 import kairos_fig16
+from mark.studies.kairos.fig13 import kairos_fig13, kairos_fig14
+from mark.studies.kairos.fig16 import kairos_fig15, kairos_fig16
+from mark.studies.ratio import mark_ratio
 from mark.studies.study import Study, StudyContext
 from mark.studies.superserve.fig8 import superserve_fig8
 from mark.studies.superserve.fig9 import superserve_fig9
@@ -29,10 +32,15 @@ STUDIES: dict[str, Callable[[StudyContext], Study]] = {
     "mark-table5": mark_table5,
     "mark-fig8": mark_fig8,
     "mark-fig9": mark_fig9,
+    "mark-ratio": mark_ratio,
     "kairos-fig8": kairos_fig8,
     "kairos-fig9": kairos_fig9,
     "kairos-fig10": kairos_fig10,
+    "kairos-fig11": kairos_fig11,
     "kairos-fig12": kairos_fig12,
+    "kairos-fig13": kairos_fig13,
+    "kairos-fig14": kairos_fig14,
+    "kairos-fig15": kairos_fig15,
     "kairos-fig16": kairos_fig16,
     "superserve-fig8": superserve_fig8,
     "superserve-fig9": superserve_fig9,

@@ -32,7 +32,8 @@ MARKET = {ONDEMAND: Market.ON_DEMAND, SPOT: Market.SPOT, SAGEMAKER: Market.ON_DE
 class Setup:
     """One model. `mean_latency_s` None takes half of the objective; `profile_sets` are assumed profiles.
 
-    `routing` replaces MArk's dispatch rule, `oracle` its forecaster by a perfect one.
+    `routing` replaces MArk's dispatch rule, `oracle` its forecaster by a perfect one, `cooldown_min` the minutes
+    that it waits before it rents less. `premium` is SageMaker's price over EC2's.
     """
 
     model: str
@@ -41,6 +42,8 @@ class Setup:
     types: tuple[str, ...] = (PAPER,)
     routing: Routing | None = None
     oracle: bool = False
+    cooldown_min: float | None = None
+    premium: float = PREMIUM_2019
 
     @property
     def slo(self) -> Slo:
@@ -78,8 +81,9 @@ def experiment(
         profile_sets=setup.profile_sets,
         standby_share=standby_share,
         faults=faults or FaultScript(),
-        managed_cpu_factor=PREMIUM_2019,
-        managed_gpu_factor=PREMIUM_2019,
+        managed_cpu_factor=setup.premium,
+        managed_gpu_factor=setup.premium,
+        tuning={} if setup.cooldown_min is None else {"cooldown_min": setup.cooldown_min},
         overhead=False,
         cache_dir=context.cache_dir,
     )

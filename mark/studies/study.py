@@ -78,6 +78,7 @@ _UNITS = {
     "requests": ("mean_batch",),
     "x": (
         *(
+            "before_over_again",
             "best_over_bound",
             "chosen_over_best",
             "kairos_over_it",
@@ -85,7 +86,7 @@ _UNITS = {
             "of_best",
             "of_bound",
         ),
-        *("over_same_accuracy", "ratio"),
+        *("over_base", "over_same_accuracy", "ratio"),
     ),
     "count": (
         *("best_bound_rank", "cases", "dominated_by", "dominated_cases", "fleet", "launches", "n_batch", "pools"),
@@ -203,11 +204,12 @@ def _table(view: View, rows: tuple[Row, ...]) -> Table:
 def _cell(row: Row | None) -> str:
     if row is None:
         return ""
-    ours = _number(row.ours, row.shown_unit)
-    return ours if row.published is None else f"{ours} ({_number(row.published, row.shown_unit)})"
+    ours = number_text(row.ours, row.shown_unit)
+    return ours if row.published is None else f"{ours} ({number_text(row.published, row.shown_unit)})"
 
 
-def _number(value: float | None, unit: str) -> str:
+def number_text(value: float | None, unit: str) -> str:
+    """A quantity as tables show it; "-" where it is not known."""
     if value is None or not math.isfinite(value):
         return "-"
     digits = {"ms": 0, "count": 0, "share": 4, "rps": 1}.get(unit, 2)

@@ -1,4 +1,4 @@
-"""MArk's table 5: what four models cost for 8 h on MArk on demand, MArk on spot, and SageMaker.
+"""MArk's table 5, and figures 7 and 8 on the same runs: cost and latency of 8 h on MArk and on SageMaker.
 
 The paper does not state the rate. It is solved per model from SageMaker's published cost alone: SageMaker is
 replayed at a guess, and the guess is scaled by published / simulated cost until they agree. MArk is replayed
@@ -10,19 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from mark.dispatch.policy import Routing
+import numpy as np
+
 from mark.domain.errors import Misconfigured
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import DEMO_DAYS, diurnal_floods
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
-from mark.studies.measures import Where, latency_rows
+from mark.studies.measures import Where, ccdf_plot, cut_rows, latency_rows
+from mark.studies.plot import Plot
 from mark.studies.published import (
     BATCHING,
+    LATENCY_CUT_PERCENT,
     MODELS,
     ONDEMAND,
     SAGEMAKER,
-    SYSTEMS,
+    SLO_CLAIM,
+    SPOT,
     TABLE5,
     TEXT_RATIO,
     table_ratio,
@@ -34,18 +39,6 @@ DAY_S = 86400.0
 PUBLISHED_S = 8 * 3600.0
 """Table 5's runs took more than 8 h each (section 5.2)."""
 SERVING_FAMILIES = ("c5", "p2")
-VARIANTS: dict[str, tuple[tuple[str, Setup], ...]] = {
-    name: (("perfect forecast", replace(setup, oracle=True)),) for name, setup in SETUPS.items()
-}
-"""MArk on demand under other assumptions: which one decides its cost. Two models are near their objective."""
-VARIANTS["nasnet"] += (
-    ("mean 650 ms: p2.xlarge too", replace(SETUPS["nasnet"], mean_latency_s=0.65)),
-    ("the same, least-finish", replace(SETUPS["nasnet"], mean_latency_s=0.65, routing=Routing.LEAST_FINISH)),
-)
-VARIANTS["opennmt-ende"] += (
-    ("least-finish dispatch", replace(SETUPS["opennmt-ende"], routing=Routing.LEAST_FINISH)),
-    ("assumed batch curve", replace(SETUPS["opennmt-ende"], profile_sets=("assumed-batch-curve",))),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +55,23 @@ class Table5Parameters:
     tolerance: float = 0.01
     tries: int = 8
     first_rps: float = 20.0
-    variants: bool = True
 
 
 def mark_table5(context: StudyContext, parameters: Table5Parameters | None = None) -> Study:
     """Run it."""
     asked = parameters or Table5Parameters()
     run = _Table5(context, asked)
-    rows = tuple(row for place in range(len(asked.models)) for row in run.model_rows(place))
+    rows: list[Row] = []
+    plots: list[Plot] = []
+    for place, name in enumerate(asked.models):
+        solved, results = run.replayed(place)
+        rows.extend(run.rows(name, solved, results))
+        shown = {system: result for system, (_, result) in results.items()}
+        plots.append(ccdf_plot(f"mark-fig7-{name}", f"{name}, the load of table 5", shown))
     return Study(
         name="mark-table5",
         title="MArk, table 5: cost of 8 h",
-        rows=rows,
+        rows=tuple(rows),
         assumptions=run.assumptions(),
         views=(
             View(
@@ -82,9 +80,12 @@ def mark_table5(context: StudyContext, parameters: Table5Parameters | None = Non
                 quantities=("ec2_usd", "lambda_usd", "total_usd", "ratio"),
             ),
             View(
-                title="Latency and share within the objective (the paper only draws them)",
+                title="Latency, its cut against SageMaker, share within the objective (figures 7 and 8)",
                 index=("model", "system"),
-                quantities=("mean_ms", "p50_ms", "p98_ms", "p99_ms", "attained"),
+                quantities=(
+                    *("mean_ms", "p50_ms", "p98_ms", "p99_ms", "attained"),
+                    *("mean_cut_percent", "p50_cut_percent", "p99_cut_percent"),
+                ),
             ),
             View(
                 title="Rate solved from SageMaker's cost", index=("model",), quantities=("mean_rps", "gap_percent")
@@ -94,12 +95,8 @@ def mark_table5(context: StudyContext, parameters: Table5Parameters | None = Non
                 index=("model", "instance_type"),
                 quantities=("n_batch", "w_batch_ms"),
             ),
-            View(
-                title="MArk on demand under other assumptions",
-                index=("model", "system", "variant"),
-                quantities=("total_usd", "lambda_usd", "ratio", "attained"),
-            ),
         ),
+        series=tuple(plots),
     )
 
 
@@ -131,83 +128,126 @@ def solve_rate(
     return best
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapedLoad:
+    """A load that has a shape, and whose scale is to be solved. `said` tells where it comes from."""
+
+    trace: Trace
+    start_s: float
+    duration_s: float
+    seed: int
+    said: str
+
+    @classmethod
+    def of(cls, context: StudyContext, asked: Table5Parameters) -> ShapedLoad:
+        """The given trace, else generated days. Misconfigured where it is too short."""
+        trace = context.trace
+        if trace is None:
+            trace, start_s = diurnal_floods(context.seed, asked.days), (asked.days - 1) * DAY_S
+            said = "generated, diurnal with floods fitted to the Twitter stream of August 2021; none was given"
+        else:
+            if trace.duration_s < asked.duration_s:
+                raise Misconfigured(
+                    f"trace {trace.name} lasts {trace.duration_s / 3600:.3g} h; table 5 replays "
+                    f"{asked.duration_s / 3600:g} h: give a longer one"
+                )
+            start_s = max(0.0, min(asked.start_s, trace.duration_s - asked.duration_s))
+            said = f"the given trace {trace.name}"
+        return cls(trace=trace, start_s=start_s, duration_s=asked.duration_s, seed=context.seed, said=said)
+
+    def at(self, mean_rps: float) -> Workload:
+        """The load with this mean over the replay."""
+        trace = self.trace.scaled(mean_rps, self.start_s, self.duration_s)
+        return Workload(trace=trace, seed=self.seed, start_s=self.start_s, duration_s=self.duration_s)
+
+    def smoothed(self, window_s: float) -> ShapedLoad:
+        """The same without what is over in less than that: each bin has the mean of the bins around it."""
+        bins = max(1, round(window_s / self.trace.bin_s))
+        padded = np.pad(self.trace.rates_rps, (bins // 2, bins - 1 - bins // 2), mode="edge")
+        summed = np.concatenate([[0.0], np.cumsum(padded)])
+        rates = np.maximum(0.0, (summed[bins:] - summed[:-bins]) / bins)
+        name = f"{self.trace.name}-smoothed"
+        smooth = replace(self.trace, name=name, rates_rps=rates, whole_counts=False, arrivals_s=None)
+        return replace(self, trace=smooth)
+
+
+def solve_sagemaker(
+    context: StudyContext,
+    setup: Setup,
+    load: ShapedLoad,
+    asked: Table5Parameters,
+    tell: Callable[[int], None] = lambda _: None,
+) -> tuple[SolvedRate, Experiment, RunResult]:
+    """The rate at which SageMaker costs what it did in the paper, and its run at that rate."""
+    replayed: dict[float, tuple[Experiment, RunResult]] = {}
+
+    def usd(rate: float) -> float:
+        tell(len(replayed))
+        given = of_system(context, setup, SAGEMAKER, load.at(rate))
+        replayed[rate] = given, run_system(given, setup, SAGEMAKER)
+        return replayed[rate][1].cost.total
+
+    solved = solve_rate(
+        usd,
+        TABLE5[setup.model, SAGEMAKER].total_usd * asked.duration_s / PUBLISHED_S,
+        first_rps=asked.first_rps,
+        tolerance=asked.tolerance,
+        tries=asked.tries,
+    )
+    return solved, *replayed[solved.mean_rps]
+
+
 class _Table5:
-    """One run of the study. The load has a shape; its scale is solved per model."""
+    """One run of the study."""
 
     def __init__(self, context: StudyContext, asked: Table5Parameters) -> None:
         self._context, self._asked = context, asked
         self._assumed: dict[str, None] = {}
-        if context.trace is not None:
-            self._trace = context.trace
-            if self._trace.duration_s < asked.duration_s:
-                raise Misconfigured(
-                    f"trace {self._trace.name} lasts {self._trace.duration_s / 3600:.3g} h; table 5 replays "
-                    f"{asked.duration_s / 3600:g} h: give a longer one"
-                )
-            self._start_s = max(0.0, min(asked.start_s, self._trace.duration_s - asked.duration_s))
-            self._shape = f"the given trace {self._trace.name}"
-        else:
-            self._trace = diurnal_floods(context.seed, asked.days)
-            self._start_s = (asked.days - 1) * DAY_S
-            self._shape = (
-                "generated, diurnal with floods fitted to the Twitter stream of August 2021; none was given"
-            )
+        self._load = ShapedLoad.of(context, asked)
 
     def assumptions(self) -> tuple[str, ...]:
         """Assumptions of the table; the profiles are known once the models ran."""
-        asked = self._asked
+        setups = tuple(SETUPS[name] for name in self._asked.models)
         return (
-            (
-                f"Load: {self._shape}; {asked.duration_s / 3600:g} h from {self._start_s:.0f} s on, what is "
-                "before is history. The paper's own Twitter trace is not published."
-            ),
-            (
-                "Rate: unstated in the paper; solved per model from SageMaker's published cost alone, within "
-                f"{asked.tolerance:.0%} where {asked.tries} tries allow it."
-            ),
-            *assumptions(tuple(SETUPS[name] for name in asked.models)),
+            *load_said(self._load, self._asked),
+            *assumptions(setups),
             *(f"Assumed profile: {formula}" for formula in self._assumed),
         )
 
-    def model_rows(self, place: int) -> Iterator[Row]:
-        """All rows of the model at that place of the list."""
+    def replayed(self, place: int) -> tuple[SolvedRate, dict[str, tuple[Experiment, RunResult]]]:
+        """The solved rate of the model at that place of the list, and the three systems at it."""
         name, models = self._asked.models[place], len(self._asked.models)
         setup = SETUPS[name]
-        replayed: dict[float, RunResult] = {}
 
         def tell(label: str, share: float) -> None:
             self._context.progress(f"{name}: {label}", (place + share) / models)
 
-        def sagemaker_usd(rate: float) -> float:
-            tell("solving the rate from SageMaker's cost", 0.4 * len(replayed) / self._asked.tries)
-            given = of_system(self._context, setup, SAGEMAKER, self._load(rate))
-            replayed[rate] = run_system(given, setup, SAGEMAKER)
-            return replayed[rate].cost.total
-
-        solved = solve_rate(
-            sagemaker_usd,
-            TABLE5[name, SAGEMAKER].total_usd * self._asked.duration_s / PUBLISHED_S,
-            first_rps=self._asked.first_rps,
-            tolerance=self._asked.tolerance,
-            tries=self._asked.tries,
+        solved, given, result = solve_sagemaker(
+            self._context,
+            setup,
+            self._load,
+            self._asked,
+            lambda tries: tell("solving the rate from SageMaker's cost", 0.5 * tries / self._asked.tries),
         )
-        workload = self._load(solved.mean_rps)
-        yield from _rate_rows(name, solved, replayed[solved.mean_rps])
-        for step, system in enumerate(SYSTEMS):
-            tell(system, 0.4 + 0.15 * step)
-            given = of_system(self._context, setup, system, workload)
-            self._assumed |= dict.fromkeys(given.supply.assumed)
-            result = replayed[solved.mean_rps] if system == SAGEMAKER else run_system(given, setup, system)
-            yield from self._system_rows(given, result, system, solved.usd)
-        yield from _batching_rows(name, of_system(self._context, setup, ONDEMAND, workload))
-        if self._asked.variants:
-            tell("under other assumptions", 0.85)
-            yield from self._variant_rows(name, workload, solved.usd)
+        runs = {}
+        for step, system in enumerate((ONDEMAND, SPOT)):
+            tell(system, 0.5 + 0.25 * step)
+            asked = of_system(self._context, setup, system, self._load.at(solved.mean_rps))
+            runs[system] = asked, run_system(asked, setup, system)
+        runs[SAGEMAKER] = given, result
+        self._assumed |= dict.fromkeys(formula for one, _ in runs.values() for formula in one.supply.assumed)
+        return solved, runs
 
-    def _load(self, mean_rps: float) -> Workload:
-        asked = self._asked
-        trace = self._trace.scaled(mean_rps, self._start_s, asked.duration_s)
-        return Workload(trace=trace, seed=self._context.seed, start_s=self._start_s, duration_s=asked.duration_s)
+    def rows(self, name: str, solved: SolvedRate, runs: dict[str, tuple[Experiment, RunResult]]) -> Iterator[Row]:
+        """All rows of a model."""
+        rival = runs[SAGEMAKER][1]
+        yield from _rate_rows(name, solved, rival)
+        for system, (given, result) in runs.items():
+            yield from self._system_rows(given, result, system, solved.usd)
+            where: Where = (("model", name), ("system", system))
+            if system != SAGEMAKER:
+                yield from cut_rows(where, result, rival, _cut_claim(system))
+        yield from _batching_rows(name, runs[ONDEMAND][0])
 
     def _system_rows(self, given: Experiment, result: RunResult, system: str, rival_usd: float) -> Iterator[Row]:
         name = result.model
@@ -237,18 +277,25 @@ class _Table5:
             claim=f"section 5.2: {text:g} times cheaper than SageMaker" if text else None,
             notes=_text_notes(name, system),
         )
-        yield from latency_rows(where, result)
+        yield from latency_rows(where, result, SLO_CLAIM[system])
 
-    def _variant_rows(self, name: str, workload: Workload, rival_usd: float) -> Iterator[Row]:
-        for variant, setup in VARIANTS.get(name, ()):
-            where: Where = (("model", name), ("system", ONDEMAND), ("variant", variant))
-            given = of_system(self._context, setup, ONDEMAND, workload)
-            self._assumed |= dict.fromkeys(given.supply.assumed)
-            result = run_system(given, setup, ONDEMAND)
-            yield Row(where, "total_usd", result.cost.total)
-            yield Row(where, "lambda_usd", result.cost.lambda_)
-            yield Row(where, "ratio", rival_usd / result.cost.total)
-            yield Row(where, "attained", result.attained)
+
+def load_said(load: ShapedLoad, asked: Table5Parameters) -> tuple[str, ...]:
+    """Assumptions of the load and its rate."""
+    return (
+        (
+            f"Load: {load.said}; {asked.duration_s / 3600:g} h from {load.start_s:.0f} s on, what is before is "
+            "history. The paper's own Twitter trace is not published."
+        ),
+        (
+            "Rate: unstated in the paper; solved per model from SageMaker's published cost alone, within "
+            f"{asked.tolerance:.0%} where {asked.tries} tries allow it."
+        ),
+    )
+
+
+def _cut_claim(system: str) -> str:
+    return f"section 5.2, figure 7: latency reduced by up to {LATENCY_CUT_PERCENT[system]:g} % against SageMaker"
 
 
 def _text_notes(name: str, system: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ RULES = {
     "drs": decisions.DRS,
     "clockwork": decisions.CLOCKWORK,
     "kairos": decisions.KAIROS,
+    "kairos-published": decisions.PUBLISHED,
 }
 SLO_MS = 50.0
 
@@ -108,7 +109,7 @@ class Reference:
 
     def arrive(self, now: float, query: int) -> None:
         rule = self.rules.rule
-        if rule == decisions.KAIROS:
+        if rule in {decisions.KAIROS, decisions.PUBLISHED}:
             self.waiting.append(query)
         elif rule == decisions.CLOCKWORK:
             ends = {}
@@ -151,7 +152,7 @@ class Reference:
 
     def decide(self, now: float) -> None:
         machines = range(len(self.kind))
-        if self.rules.rule == decisions.KAIROS:
+        if self.rules.rule in {decisions.KAIROS, decisions.PUBLISHED}:
             self.match(now)
         else:
             for machine in machines:
@@ -209,7 +210,10 @@ class Reference:
                 self.start(now, query, machine)
 
     def cost(self, takes: float, waited: float, machine: int, penalty: float, pairs: int) -> float:
-        cost = self.pool.timing.weight[self.kind[machine]] * takes
+        weight = self.pool.timing.weight[self.kind[machine]]
+        if self.rules.rule == decisions.PUBLISHED:
+            return weight * (10 * SLO_MS if takes + waited > 0.98 * SLO_MS else takes)
+        cost = weight * takes
         if takes + waited > SLO_MS:
             return cost + (pairs + 1) * penalty
         return cost + penalty * (takes + waited > 0.98 * SLO_MS)

@@ -92,6 +92,17 @@ def test_samples_that_are_not_there_are_missed(evaluator):
         evaluator(replace(LOAD, latency=ServiceTimes.SAMPLE), replace(TABLE, samples_ms={}))
 
 
+def test_learned_times_are_soon_those_of_the_table(evaluator):
+    """At a rate that all keep, only the first queries can miss: they are sent where nothing is known yet."""
+    rate = 0.8 * evaluator().allowable_qps(MIX, KAIROS)
+    known, learned = (
+        evaluator(replace(LOAD, latency=times)).run(MIX, KAIROS, rate).attained
+        for times in (ServiceTimes.MEAN, ServiceTimes.LEARNED)
+    )
+
+    assert known - 10 / LOAD.queries <= learned < 1
+
+
 def test_noise_lowers_the_rate(evaluator):
     steady, noisy = evaluator(), evaluator(replace(LOAD, noise=0.1))
 

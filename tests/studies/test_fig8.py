@@ -1,4 +1,4 @@
-"""Figure 8: the claim stands beside our cut in latency."""
+"""Figure 8 under MMPP: the objective is what the paper claims of it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,8 @@ def test_document(context: StudyContext) -> None:
     rival = value(document, "mean_ms", model="inception-v3", system=SAGEMAKER)
     cut = value(document, "mean_cut_percent", model="inception-v3", system=ONDEMAND)
     assert cut == pytest.approx(100 * (1 - ours / rival))
-    claims = {r["claim"] for r in document["rows"] if r["quantity"] == "mean_cut_percent" and r["claim"]}
-    assert claims == {
-        "section 5.2: latency reduced by up to 57 % against SageMaker",
-        "section 5.2: latency reduced by up to 60 % against SageMaker",
-    }
+    claims = {r["quantity"] for r in document["rows"] if r["claim"]}
+    assert claims == {"attained"}, "the paper's cuts of latency are of the Twitter load"
     assert value(document, "attained", model="inception-v3", system=SPOT) >= 0.98
     assert all(row["published"] is None for row in document["rows"])
     assert list(study.figures()) == ["mark-fig8-inception-v3"]

@@ -10,12 +10,14 @@ import pytest
 
 from mark.planner.pool_search import search_pools
 from mark.simulator.engine.compiled import CentralKernel
-from mark.studies.kairos.cases import MODELS, Case, Scope, case
+from mark.studies.kairos.cases import MODELS, SYSTEM, Case, Scope, case
 from mark.studies.kairos.fig8 import kairos_fig8
-from mark.studies.kairos.fig9 import SYSTEM, kairos_fig9
+from mark.studies.kairos.fig9 import PUBLISHED, kairos_fig9
 from mark.studies.kairos.fig10 import kairos_fig10
+from mark.studies.kairos.fig11 import kairos_fig11
 from mark.studies.kairos.fig12 import kairos_fig12
-from mark.studies.kairos.fig16 import kairos_fig16
+from mark.studies.kairos.fig13 import kairos_fig13, kairos_fig14
+from mark.studies.kairos.fig16 import kairos_fig15, kairos_fig16
 from mark.studies.study import StudyContext
 from tests.studies.documents import check_study, value
 
@@ -78,34 +80,56 @@ def test_figure_9(context: StudyContext) -> None:
     rivals = set(SYSTEM.values()) - {"Kairos", "oracle"}
     assert all(value(document, "kairos_over_it", model="rm2", system=rival) > 1 for rival in rivals)
     assert value(document, "kairos_over_it", model="rm2", system="oracle") < 1
+    assert all(value(document, "qps", model="rm2", system=name) > 0 for name in PUBLISHED.values())
 
 
 def test_figure_10(context: StudyContext) -> None:
-    document = check_study(kairos_fig10(context, SMALL, runs=2))
+    """A rival's search measures as many pools or more: its bound, which is Kairos', prunes less."""
+    document = check_study(kairos_fig10(context, SMALL))
+
+    counts = {row["system"]: row["ours"] for row in document["rows"] if row["quantity"] == "evaluations"}
+    assert set(counts) == set(SYSTEM.values()) - {"oracle"}
+    assert counts["Kairos"] == min(counts.values())
+
+
+def test_figure_11(context: StudyContext) -> None:
+    document = check_study(kairos_fig11(context, SMALL, runs=2))
 
     counts = {row["search"]: row["ours"] for row in document["rows"] if row["quantity"] == "evaluations"}
     assert set(counts) == {"kairos+", "random", "genetic", "annealing", "bayesian"}
     assert counts["kairos+"] == min(counts.values())
+
+
+def test_figures_13_and_14(context: StudyContext) -> None:
+    document = check_study(kairos_fig13(context, SMALL))
+    shares = [row["ours"] for row in document["rows"] if row["quantity"] == "of_bound"]
+    assert len(shares) <= 20
     assert value(document, "best_bound_rank", model="rm2") <= 10
     assert 0.8 <= value(document, "chosen_over_best", model="rm2") <= 1
 
+    document = check_study(kairos_fig14(context, SMALL))
+    of_bound = {row["system"]: row["ours"] for row in document["rows"] if row["quantity"] == "of_bound"}
+    assert set(of_bound) == set(SYSTEM.values())
+    assert of_bound["Kairos"] > max(of_bound["Ribbon (fcfs)"], of_bound["Clockwork"])
+
 
 def test_figure_12(context: StudyContext) -> None:
-    document = check_study(kairos_fig12(context, SHORT))
+    """The pool changes, and the one of before serves less."""
+    document = check_study(kairos_fig12(context, replace(SMALL, models=("dien",))))
 
-    assert value(document, "of_best", pool="Kairos+ at its end") == 1
-    assert value(document, "of_best", pool="Kairos, chosen again") > 0.8
+    assert value(document, "of_best", model="dien", pool="Kairos+ at its end") == 1
+    assert value(document, "of_best", model="dien", pool="Kairos, chosen again") > 0.8
     assert any("normal:" in text for text in document["assumptions"])
 
 
-def test_figure_16(context: StudyContext) -> None:
-    document = check_study(kairos_fig16(context, replace(SHORT, queries=4_000)))
-
-    kept = {
-        name: value(document, "ratio", model="rm2", case=name)
-        for name in ("as published", "noise of 5 %", "objective + 20 %", "budget x 4")
-    }
-    assert min(kept.values()) > 1.2
+def test_figures_15_and_16(context: StudyContext) -> None:
+    asked = replace(SHORT, queries=2_000)
+    for study, cases in (
+        (kairos_fig15, ("as in figure 8", "objective + 20 %", "budget x 4")),
+        (kairos_fig16, ("as in figure 8", "noise of 5 %", "latencies learned", "large Gaussian sizes")),
+    ):
+        document = check_study(study(context, asked))
+        assert min(value(document, "ratio", model="rm2", case=name) for name in cases) > 1.2
 
 
 @pytest.mark.slow

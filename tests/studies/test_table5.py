@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
-from mark.simulator.traces.trace import read_trace
+from mark.simulator.traces.trace import Trace, read_trace
 from mark.studies import table5
 from mark.studies.published import ONDEMAND, SAGEMAKER, SPOT, TABLE5
+from mark.studies.ratio import mark_ratio
 from mark.studies.study import StudyContext
-from mark.studies.table5 import Table5Parameters, mark_table5, solve_rate
+from mark.studies.table5 import ShapedLoad, Table5Parameters, mark_table5, solve_rate
 from tests.studies.documents import check_study, value
 
 SHORT = Table5Parameters(models=("nasnet", "opennmt-ende"), duration_s=1800.0, days=1, tolerance=0.02)
@@ -46,7 +48,7 @@ def test_rate_is_solved_without_mark(context: StudyContext, monkeypatch: pytest.
         order.append(policy)
         return run(self, "sagemaker" if policy == "mark" else policy)
 
-    parameters = replace(SHORT, models=("lstm-ptb",), variants=False)
+    parameters = replace(SHORT, models=("lstm-ptb",))
     honest = check_study(mark_table5(context, parameters))
     monkeypatch.setattr(Experiment, "run", only_sagemaker)
     blind = check_study(mark_table5(context, parameters))
@@ -57,7 +59,13 @@ def test_rate_is_solved_without_mark(context: StudyContext, monkeypatch: pytest.
 
 
 def test_document(context: StudyContext) -> None:
-    document = check_study(mark_table5(context, SHORT))
+    study = mark_table5(context, SHORT)
+    document = check_study(study)
+    assert [plot.name for plot in study.series] == ["mark-fig7-nasnet", "mark-fig7-opennmt-ende"]
+    claims = {r["claim"] for r in document["rows"] if r["quantity"] == "mean_cut_percent"}
+    assert claims == {
+        f"section 5.2, figure 7: latency reduced by up to {cut} % against SageMaker" for cut in (57, 60)
+    }
     for model in SHORT.models:
         per_hour = TABLE5[model, SAGEMAKER].total_usd / 8
         ours = value(document, "total_usd", model=model, system=SAGEMAKER)
@@ -74,7 +82,7 @@ def test_document(context: StudyContext) -> None:
 
 
 def test_contradictions_stand_in_their_rows(context: StudyContext) -> None:
-    rows = [r for r in check_study(mark_table5(context, SHORT))["rows"] if "variant" not in r]
+    rows = check_study(mark_table5(context, SHORT))["rows"]
     notes = {(r["model"], r.get("instance_type") or r.get("system"), r["quantity"]): r["notes"] for r in rows}
     assert "takes 3100 ms, beyond the objective" in " ".join(notes["opennmt-ende", ONDEMAND, "total_usd"])
     assert "no batch keeps the objective" in " ".join(notes["opennmt-ende", "c5.xlarge", "n_batch"])
@@ -94,9 +102,29 @@ def test_a_given_trace_is_replayed_up_to_its_end(context: StudyContext, tmp_path
     path = tmp_path / "given.csv"
     lines = [f"{60 * minute},{20 + minute % 7}" for minute in range(90)]
     path.write_text("\n".join(["timestamp_s,rate_rps", *lines]), encoding="utf-8")
-    parameters = replace(SHORT, models=("lstm-ptb",), variants=False)
+    parameters = replace(SHORT, models=("lstm-ptb",))
     document = check_study(mark_table5(replace(context, trace=read_trace(path)), parameters))
     assert "the given trace given; 0.5 h from 3600 s on" in document["assumptions"][0]
+
+
+def test_the_ratio_by_what_it_hangs_on(context: StudyContext) -> None:
+    document = check_study(mark_ratio(context, replace(SHORT, models=("inception-v3",))))
+    base = {"model": "inception-v3", "part": "", "case": "as in table 5"}
+    assert value(document, "over_base", **base) == 1
+    found = {row["case"]: row["ours"] for row in document["rows"] if row["quantity"] == "ratio"}
+    assert found["SageMaker's premium of 2026"] != found["as in table 5"]
+    assert {row["part"] for row in document["rows"]} == {"", "load", "prices", "rival", "mechanism", "together"}
+
+
+def test_a_smoothed_load_keeps_its_mean_and_loses_its_flood() -> None:
+    rates = np.full(600, 10.0)
+    rates[300:310] = 100.0
+    trace = Trace(name="t", start_at=0.0, bin_s=1.0, rates_rps=rates, whole_counts=True)
+    load = ShapedLoad(trace=trace, start_s=0.0, duration_s=600.0, seed=0, said="")
+    smooth = load.smoothed(100.0).trace
+    assert smooth.mean_rps == pytest.approx(trace.mean_rps)
+    assert smooth.rates_rps.max() == pytest.approx(19.0)
+    assert load.smoothed(0.5).trace.rates_rps.tolist() == rates.tolist()
 
 
 def test_ratio_of_text_and_table_are_both_printed() -> None:

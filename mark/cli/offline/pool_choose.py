@@ -39,7 +39,11 @@ Arrivals = Annotated[
 ]
 ServiceTimes = Annotated[
     str,
-    given.choice("mean|sample", "Time of a query: the mean of its row, or one of the row's single timings."),
+    given.choice(
+        "mean|sample|learned",
+        "Time of a query: the mean of its row, or one of the row's single timings; learned: the mean, which rules "
+        "know from answers alone.",
+    ),
 ]
 Queries = Annotated[int, typer.Option(metavar="NUMBER", help="Queries of one run.")]
 

@@ -10,7 +10,7 @@ Rules that bind a query to a first-come-first-served lane when it arrives differ
 share one (FCFS), the base type and the others have one each (DeepRecSys), or each instance has one (Clockwork).
 They serve their lanes in order: what is too late is held or committed to by Clockwork alone, which predicts that,
 and handed on (to Lambda, or shed) by all.
-Kairos keeps one queue and matches it anew at each event.
+Kairos, as ours and as published, keeps one queue and matches it anew at each event.
 
 While a new version of the model is rolled out, each query is of one version and so is each instance. Only
 instances of its own version are eligible for a query: lanes and matchings are a version's, by the same rule.
@@ -31,7 +31,7 @@ from mark.dispatch.central.policy import CentralPolicy, CentralRule, Feasible, T
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-FCFS, DRS, CLOCKWORK, KAIROS = range(4)
+FCFS, DRS, CLOCKWORK, KAIROS, PUBLISHED = range(5)
 HOLD, COMMIT, OVERFLOW = range(3)
 EARLIEST, LATEST, FIRST = range(3)
 STABLE, CANDIDATE = range(2)
@@ -44,6 +44,7 @@ RULES = {
     CentralRule.DRS: DRS,
     CentralRule.CLOCKWORK: CLOCKWORK,
     CentralRule.KAIROS: KAIROS,
+    CentralRule.KAIROS_PUBLISHED: PUBLISHED,
 }
 TOO_LATE = {TooLate.HOLD: HOLD, TooLate.COMMIT: COMMIT, TooLate.OVERFLOW: OVERFLOW}
 FEASIBLE = {Feasible.EARLIEST: EARLIEST, Feasible.LATEST: LATEST, Feasible.FIRST: FIRST}
@@ -210,7 +211,7 @@ def open_line(rules: Rules, line: Line) -> None:
 def join(now: float, query: int, latency_ms: Floats, rules: Rules, line: Line) -> None:
     """A query arrives: it waits to be matched, is bound to a lane, or is put aside."""
     counts, machines, lanes, queries = line.counts, line.machines, line.lanes, line.queries
-    if rules.rule == KAIROS:
+    if rules.rule >= KAIROS:
         line.places[counts[WAITING]].waiting = query
         counts[WAITING] += 1
         return
@@ -558,7 +559,8 @@ def _match_part(  # noqa: PLR0913, PLR0917 - compiled code takes no object that 
         return
     waiting = Waiting(matching.waited_ms[:count], matching.row[:count])
     instances = Instances(matching.kind[:machines], matching.remaining_ms[:machines])
-    fill_costs(matching.costs, waiting, instances, pool.timing, rules.slo_ms, rules.admission_factor)
+    is_published = rules.rule == PUBLISHED
+    fill_costs(matching.costs, waiting, instances, pool.timing, rules.slo_ms, rules.admission_factor, is_published)
     assign(matching.costs, min(count, machines), max(count, machines), matching.room)
     for pair in range(min(count, machines)):
         other = matching.room.column_of[pair]

@@ -2,7 +2,8 @@
 
 Each pair of a query and an instance costs the time until the instance would have answered it, times the
 instance's heterogeneity coefficient: an hour of a fast instance is worth more than one of a slow one. Pairs that
-would be late cost so much that none is taken while another pairing has none. The pairs of the cheapest assignment
+would be late cost so much that none is taken while another pairing has none; as printed (`kairos-published`) a
+late pair costs 10 objectives in place of its time, weighed like any other. The pairs of the cheapest assignment
 whose instance is idle start; the others wait, and are matched anew at the next arrival or answer.
 
 Sources: the paper (arXiv 2210.05889) and its artifact (boringlee24/hpdc23-kairos fa20590).
@@ -64,13 +65,19 @@ def late_penalty_ms(pairs: int, heaviest: float, slo_ms: float) -> float:
 
 
 def fill_costs(
-    costs: Floats, waiting: Waiting, instances: Instances, timing: Timing, slo_ms: float, admission_factor: float
+    costs: Floats,
+    waiting: Waiting,
+    instances: Instances,
+    timing: Timing,
+    slo_ms: float,
+    admission_factor: float,
+    is_published: bool = False,
 ) -> None:
     """Write the cost of each pair into the corner of `costs`, queries as rows where they are the fewer.
 
-    L = remaining + latency. A pair is beyond the margin where L + waited > admission_factor x slo (Eq. 7), and
+    L = remaining + latency. A pair is beyond the margin where L + waited > admission_factor x slo (Eq. 5), and
     late where it is beyond the objective: that costs more than if all other pairs were beyond the margin, so that
-    the margin is given up before the objective is.
+    the margin is given up before the objective is. is_published: beyond the margin L is 10 x slo (Eq. 8).
     """
     queries, machines = waiting.row.size, instances.kind.size
     pairs = min(queries, machines)
@@ -85,7 +92,10 @@ def fill_costs(
         for i in range(queries):
             takes_ms = remaining_ms + latency_ms[kind, rows[i]]
             cost = weight * takes_ms
-            if takes_ms + waited_ms[i] > slo_ms:
+            if is_published:
+                if takes_ms + waited_ms[i] > margin_ms:
+                    cost = weight * PENALTY * slo_ms
+            elif takes_ms + waited_ms[i] > slo_ms:
                 cost += (pairs + 1) * penalty_ms
             elif takes_ms + waited_ms[i] > margin_ms:
                 cost += penalty_ms

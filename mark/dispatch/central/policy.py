@@ -15,6 +15,8 @@ class CentralRule(StrEnum):
     DRS = "drs"
     CLOCKWORK = "clockwork"
     KAIROS = "kairos"
+    #: Kairos with the costs of Eq. 8 as printed, to compare
+    KAIROS_PUBLISHED = "kairos-published"
     ORACLE = "kairos-oracle"
 
 

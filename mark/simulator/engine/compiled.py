@@ -21,7 +21,7 @@ from numba.extending import intrinsic, register_jitable
 
 from mark.dispatch import batcher, bouncer, device, objective, overflow, qos, qos_policy, routing, slackfit
 from mark.dispatch import credits as credit_rules
-from mark.dispatch.central import assignment, kairos
+from mark.dispatch.central import assignment, kairos, learned
 from mark.dispatch.central import decisions as central_decisions
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance
@@ -43,7 +43,7 @@ _CALLED: dict[str, Any] = {**_OPTIONS, "forceinline": False}
 """Of the learned scheduler: its layers take far longer than a call, and minutes to compile at each place."""
 _DECISIONS = (bouncer, batcher, credit_rules, device, objective, overflow, qos, qos_policy, routing, slackfit)
 _ENGINE = (*_DECISIONS, kernel_tally, kernel_lambda, kernel)
-_CENTRAL = (assignment, kairos, central_decisions)
+_CENTRAL = (assignment, kairos, learned, central_decisions)
 
 
 class Kernel(NamedTuple):

@@ -2,7 +2,7 @@
 
 Plain Python over arrays that the caller owns, compiled by `compiled.py`. All times are ms. An instance serves one
 query at a time. What happens at one instant happens together: answers, then arrivals, then one decision. The rules
-see predicted times (`latency_ms`), the clock the true ones (`service_ms`).
+see predicted times (`latency_ms`), the clock the true ones (`service_ms`), from which the rules may learn.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from mark.dispatch.central.decisions import (
     open_line,
 )
 from mark.dispatch.central.kairos import Timing
+from mark.dispatch.central.learned import Learning, learn, start_learning
 from mark.simulator.engine.kernel_tally import Floats, Ints
 
 
@@ -44,6 +45,10 @@ class Queries(NamedTuple):
     factor: Floats
 
 
+KNOWN = start_learning(0, np.zeros(0))
+"""Predicted times that stay as they are."""
+
+
 class CentralPool(NamedTuple):
     """Instances and what is known of their types; the base type is number 0."""
 
@@ -52,6 +57,7 @@ class CentralPool(NamedTuple):
     service_ms: Floats
     #: shape (rows,), the least predicted latency on any instance of the pool
     best_ms: Floats
+    learning: Learning = KNOWN
 
 
 class CentralRules(NamedTuple):
@@ -69,6 +75,8 @@ class Work(NamedTuple):
     finish_ms: Floats
     #: shape (instances,): true end of the query in service, inf where idle
     done_ms: Floats
+    #: shape (instances,): the query in service
+    serving: Ints
     line: Line
     scratch: Scratch
 
@@ -78,6 +86,7 @@ def make_work(queries: int, kinds: Ints) -> Work:
     return Work(
         finish_ms=np.empty(queries),
         done_ms=np.empty(kinds.size),
+        serving=np.zeros(kinds.size, np.int64),
         line=make_line(queries, kinds),
         scratch=make_scratch(),
     )
@@ -108,6 +117,8 @@ def run(queries: Queries, pool: CentralPool, limits: CentralRules, work: Work) -
             due_ms = np.inf
             for machine in range(machines.size):
                 if done_ms[machine] <= now:
+                    if pool.learning.sizes.size > 0:
+                        _take_in(work.serving[machine], machine, queries, pool, line)
                     done_ms[machine] = np.inf
                     machines[machine].idle = 1
                     counts[IDLE] += 1
@@ -124,6 +135,7 @@ def run(queries: Queries, pool: CentralPool, limits: CentralRules, work: Work) -
             query, machine = places[number].query, places[number].machine
             done = now + service_ms[machines[machine].kind, rows[query], draws[query]] * factors[query]
             done_ms[machine] = done
+            work.serving[machine] = query
             finish_ms[query] = done
             due_ms = min(due_ms, done)
             missed += done - arrived_ms[query] > rules.slo_ms
@@ -131,3 +143,22 @@ def run(queries: Queries, pool: CentralPool, limits: CentralRules, work: Work) -
         ended += counts[DROPPED]
         counts[DROPPED] = 0
     return int(missed)
+
+
+def _take_in(query: int, machine: int, queries: Queries, pool: CentralPool, line: Line) -> None:
+    """Learn from an answer."""
+    kind, row = line.machines[machine].kind, queries.row[query]
+    learn(
+        kind,
+        row,
+        pool.service_ms[kind, row, queries.draw[query]] * queries.factor[query],
+        pool.learning,
+        pool.timing,
+    )
+    best_ms, latency_ms = pool.best_ms, pool.timing.latency_ms
+    best_ms[:] = np.inf
+    for number in range(line.machines.size):
+        if number > 0 and line.machines[number].kind == line.machines[number - 1].kind:
+            continue
+        for other in range(best_ms.size):
+            best_ms[other] = min(best_ms[other], latency_ms[line.machines[number].kind, other])

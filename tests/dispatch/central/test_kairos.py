@@ -36,6 +36,15 @@ def test_costs_are_weighted_times_and_a_late_pair_costs_ten_objectives_more():
     assert costs.tolist() == [[25.0, 0.5 * 88.5 + 10 * SLO_MS]]
 
 
+def test_as_printed_a_late_pair_costs_ten_objectives_in_place_of_its_time():
+    timing = Timing(np.array([[20.0], [70.0]]), np.array([1.0, 0.5]))
+    costs = np.empty((1, 2))
+    instances = Instances(np.array([0, 1]), np.array([5.0, 18.5]))
+    fill_costs(costs, Waiting(np.array([10.0]), np.array([0])), instances, timing, SLO_MS, XI, True)
+
+    assert costs.tolist() == [[25.0, 0.5 * 10 * SLO_MS]]
+
+
 def everyone(solve):
     """Two queries and two instances: each instance takes the query that it answers in time."""
     timing = Timing(np.array([[10.0, 30.0], [40.0, 120.0]]), np.array([1.0, 0.25]))
