@@ -302,7 +302,7 @@ def test_an_id_stands_for_one_variant_and_floor(other: dict[str, str]) -> None:
             again = await running.ask(x_mark_request_id="one", **first)
             assert (again.status, again.headers["x-mark-variant"]) == (200, "middle")
             reply = await running.ask(x_mark_request_id="one", **other)
-            assert (reply.status, "another body, variant or accuracy floor" in reply.document["error"]) == (
+            assert (reply.status, "another body, content type, variant" in reply.document["error"]) == (
                 409,
                 True,
             )
