@@ -360,7 +360,7 @@ MOST_VALUES = 100_000
 class _OnceLoader(yaml.SafeLoader):
     """YAML whose mappings hold each key once: of two, PyYAML takes the last one and says nothing.
 
-    Aliases of aliases may make a few lines a billion values: MarkedYAMLError where there are more than MOST_VALUES.
+    Aliases of aliases may make a few lines a billion values: MarkedYAMLError beyond MOST_VALUES.
     """
 
     def __init__(self, stream: str) -> None:
@@ -369,7 +369,7 @@ class _OnceLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         """The node; what an alias names counts again."""
-        mark, before = self.peek_event().start_mark, self._values
+        before, mark = self._values, self.peek_event().start_mark  # type: ignore[no-untyped-call]
         node: yaml.Node | None = super().compose_node(parent, index)
         if node is not None:
             self._values += self._values_of.get(node, 1)
