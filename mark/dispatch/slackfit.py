@@ -94,15 +94,17 @@ class Shared(NamedTuple):
     alone: Choices
     #: shape (types,), the variant that takes least for its largest batch
     fastest: Ints
-    #: shape (types, largest batch + 1), its seconds by items; column 0 is 0
+    #: shape (types, largest batch + 1), its seconds by items, as choices plan with them and as they are expected
     fastest_s: Floats
+    expected_s: Floats
     horizon_s: float
     weighs: bool
 
 
 def plainly(choices: Choices) -> Shared:
     """These decisions, with nothing else weighed."""
-    return Shared(choices, choices, np.zeros(1, np.int64), np.zeros((1, 1)), 0.0, False)
+    nothing = np.zeros((1, 1))
+    return Shared(choices, choices, np.zeros(1, np.int64), nothing, nothing, 0.0, False)
 
 
 def choose_shared(
@@ -116,7 +118,7 @@ def choose_shared(
     if not shared.weighs:
         return choose(kind, slack_s, queued, shared.choices)
     most = shared.fastest_s.shape[1] - 1
-    full_s = shared.fastest_s[kind, most]
+    full_s = shared.expected_s[kind, most]  # of many batches, whose times even out
     slack_s -= full_s * max(0, queued - most) / (most * instances)
     if next_idle_s > shared.horizon_s - full_s:
         slack_s = min(slack_s, shared.horizon_s - full_s)
@@ -199,15 +201,29 @@ def build_choices(
     return Choices(batch, variant, step_s)
 
 
-def share(rule: VariantRule, choices: Choices, latency_s: Floats, *, horizon_s: float, floor: int = 0) -> Shared:
-    """The decisions of a rule about one queue. choices, latency_s, horizon_s, floor: as in `build_choices`."""
+def share(
+    rule: VariantRule,
+    choices: Choices,
+    latency_s: Floats,
+    expected_s: Floats,
+    *,
+    horizon_s: float,
+    floor: int = 0,
+) -> Shared:
+    """The decisions of a rule about one queue. choices, latency_s, horizon_s, floor: as in `build_choices`.
+
+    expected_s: as `latency_s`, without what a choice allows for noise.
+    """
     if rule is not VariantRule.SLACKFIT:
         return plainly(choices)
     slacks = choices.batch.shape[1] - 1
     alone = build_choices(VariantRule.MAXBATCH, latency_s, horizon_s=horizon_s, floor=floor, slacks=slacks)
     fastest = floor + latency_s[:, floor:, -1].argmin(axis=1)
-    fastest_s = np.take_along_axis(latency_s, fastest[:, None, None], axis=1)[:, 0]
-    return Shared(choices, alone, fastest, fastest_s, horizon_s, True)
+    planned_s, mean_s = (
+        np.ascontiguousarray(np.take_along_axis(times_s, fastest[:, None, None], axis=1)[:, 0])
+        for times_s in (latency_s, expected_s)
+    )
+    return Shared(choices, alone, fastest, planned_s, mean_s, horizon_s, True)
 
 
 def full_batch(row_s: Floats, horizon_s: float) -> int:

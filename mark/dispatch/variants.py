@@ -202,7 +202,9 @@ class VariantServing:
     def shared(self, choices: Choices, horizon_s: float, speed: float = 1.0) -> Shared:
         """The decisions about a queue that all instances have in common. choices: those of `choices`."""
         assert isinstance(self.dispatch.rule, VariantRule), "rules that weigh quality have a queue an instance"
-        return share(self.dispatch.rule, choices, self._late_s(speed), horizon_s=horizon_s, floor=self.floor)
+        late_s = self._late_s(speed)
+        expected_s = self.latency_s(speed)[:, :, : late_s.shape[2]]
+        return share(self.dispatch.rule, choices, late_s, expected_s, horizon_s=horizon_s, floor=self.floor)
 
     def _late_s(self, speed: float) -> Floats:
         """Seconds at which a choice must still be in time. shape (types, variants, largest batch + 1)."""

@@ -132,13 +132,13 @@ class FixedWorkers:
         choices = build_choices(
             policy.rule, latency_s, horizon_s=horizon_s, fixed=policy.fixed, slacks=self._slacks
         )
-        return share(policy.rule, choices, latency_s, horizon_s=horizon_s)
+        return share(policy.rule, choices, latency_s, self._latency_s, horizon_s=horizon_s)
 
     def _needs_s(self, policy: VariantPolicy) -> Floats:
         if policy.rule not in (VariantRule.SLACKFIT, VariantRule.FULL):
             return kernels.ANY_TIME
         number = int(self._latency_s[0, :, -1].argmin()) if policy.fixed is None else policy.fixed
-        return full_needs_s(self._latency_s[0, number] * self._planned, self._slo.latency_s)[None]
+        return full_needs_s(self._latency_s[0, number], self._slo.latency_s)[None]
 
     def _outcome(self, arrived_s: Floats, in_time: NDArray[np.bool_], work: kernels.Work) -> VariantRun:
         accuracy = self._accuracies[work.variant[in_time]]

@@ -101,7 +101,7 @@ def test_in_a_queue_in_common_a_batch_is_in_time_or_the_fastest_full_one(
     most = latency_s.shape[2] - 1
     for rule in FREE:
         choices = build_choices(rule, latency_s, horizon_s=HORIZON_S, slacks=SLACKS)
-        shared = share(rule, choices, latency_s, horizon_s=HORIZON_S)
+        shared = share(rule, choices, latency_s, latency_s, horizon_s=HORIZON_S)
         for kind in range(latency_s.shape[0]):
             batch, variant = choose_shared(kind, slack_s, queued, instances, next_idle_s, shared)
             if rule is not VariantRule.SLACKFIT:
@@ -116,7 +116,7 @@ def test_a_queue_behind_makes_batches_faster_and_idle_instances_take_what_is_lef
     # 1 to 4 items on a small and a large variant
     latency_s = np.array([[[0, 0.10, 0.12, 0.15, 0.20], [0, 0.30, 0.35, 0.45, 0.60]]])
     choices = build_choices(VariantRule.SLACKFIT, latency_s, horizon_s=1.0)
-    ours = share(VariantRule.SLACKFIT, choices, latency_s, horizon_s=1.0)
+    ours = share(VariantRule.SLACKFIT, choices, latency_s, latency_s, horizon_s=1.0)
     assert choose_shared(0, 0.75, 4, 1, 0.1, ours) == (4, 1)
     assert choose_shared(0, 0.75, 12, 1, 0.1, ours) == (4, 0)  # two batches of 0.2 s behind it
     assert choose_shared(0, 0.75, 12, 4, 0.1, ours) == (4, 1)  # which four instances drain

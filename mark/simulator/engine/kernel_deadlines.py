@@ -186,8 +186,8 @@ def _needs_s(rows: Ints, fleet: Fleet, central: Central) -> float:
     for row in rows:
         kind = fleet.servers[row].kind
         if shared.weighs:
-            items = min(central.marks.waiting, shared.fastest_s.shape[1] - 1)
-            needs_s = min(needs_s, shared.fastest_s[kind, items])
+            items = min(central.marks.waiting, shared.expected_s.shape[1] - 1)
+            needs_s = min(needs_s, shared.expected_s[kind, items])
         else:
             needs_s = min(needs_s, central.single_s[kind])
     return needs_s
