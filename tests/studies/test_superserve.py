@@ -40,7 +40,7 @@ def test_figure_8(context: StudyContext) -> None:
         assert value(document, "attained", lambda_v=2950, cv2=2, **where) >= 0.999
     heaviest: dict[str, str | int] = {"lambda_v": 5550, "cv2": 8, "noise": "none"}
     ours, published = (value(document, "attained", policy=policy, **heaviest) for policy in (OURS, SLACKFIT))
-    assert ours > published + 0.1
+    assert min(ours, published) >= 0.99 > value(document, "attained", policy="maxbatch", **heaviest)
     assert any("assumed" in text for text in document["assumptions"])
     assert superserve_fig8(context, SHORT).document() == document
 
