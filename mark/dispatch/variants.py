@@ -14,22 +14,32 @@ import numpy as np
 
 from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule, QosTables
 from mark.dispatch.qos_policy import QosNetwork
-from mark.dispatch.slackfit import Choices, Floats, VariantRule, build_choices
+from mark.dispatch.slackfit import Choices, Floats, Shared, VariantRule, build_choices, share
 from mark.domain.errors import Misconfigured
 from mark.domain.models.variants import VariantTable
 
 FIXED_PREFIX = f"{VariantRule.FIXED}:"
+CENTRAL_PREFIX = "central:"
 
 
 @dataclass(frozen=True, slots=True)
 class VariantDispatch:
-    """A rule that chooses variants, and the variant of the rule that has one."""
+    """A rule that chooses variants, and the variant of the rule that has one.
+
+    is_central: requests wait in one queue for all instances, by deadline; else each instance has its own.
+    """
 
     rule: VariantRule | QosRule = VariantRule.SLACKFIT
     variant: str | None = None
+    is_central: bool = False
+
+    def __post_init__(self) -> None:
+        if self.is_central and isinstance(self.rule, QosRule):
+            raise Misconfigured(f"{self.rule} decides for each instance's own queue: leave {CENTRAL_PREFIX} out")
 
     def __str__(self) -> str:
-        return self.rule.value if self.variant is None else f"{FIXED_PREFIX}{self.variant}"
+        rule = self.rule.value if self.variant is None else f"{FIXED_PREFIX}{self.variant}"
+        return f"{CENTRAL_PREFIX}{rule}" if self.is_central else rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,11 +195,22 @@ class VariantServing:
         if isinstance(self.dispatch.rule, QosRule):
             nothing = np.zeros((1, 1, 1), np.int64)
             return Choices(nothing, nothing, 1.0)
-        late = np.array([self.late[name] for name in self.types])[:, None, None]
-        most = max(self.max_batch.values())
         fixed = None if self.dispatch.variant is None else self.table.number(self.dispatch.variant)
-        latency_s = (self.latency_s(speed) * late)[:, :, : most + 1]
+        latency_s = self._late_s(speed)
         return build_choices(self.dispatch.rule, latency_s, horizon_s=horizon_s, fixed=fixed, floor=self.floor)
+
+    def shared(self, choices: Choices, horizon_s: float, speed: float = 1.0) -> Shared:
+        """The decisions about a queue that all instances have in common. choices: those of `choices`."""
+        assert isinstance(self.dispatch.rule, VariantRule), "rules that weigh quality have a queue an instance"
+        late_s = self._late_s(speed)
+        expected_s = self.latency_s(speed)[:, :, : late_s.shape[2]]
+        return share(self.dispatch.rule, choices, late_s, expected_s, horizon_s=horizon_s, floor=self.floor)
+
+    def _late_s(self, speed: float) -> Floats:
+        """Seconds at which a choice must still be in time. shape (types, variants, largest batch + 1)."""
+        late = np.array([self.late[name] for name in self.types])[:, None, None]
+        times_s: Floats = self.latency_s(speed) * late
+        return times_s[:, :, : max(self.max_batch.values()) + 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -246,7 +246,7 @@ def _check_streams(entry: ServedSettings, slo: Slo, has_queue: bool, has_variant
 def _wishes(settings: Settings, entry: ServedSettings) -> VariantWishes | None:
     """Wishes for the model's variants; None for a backend that has one. Errors: Misconfigured."""
     wishes, backend = chosen_variants(settings), entry.backend
-    if wishes.dispatch is not None and isinstance(wishes.dispatch.rule, QosRule):
+    if wishes.dispatch is not None and (isinstance(wishes.dispatch.rule, QosRule) or wishes.dispatch.is_central):
         raise Misconfigured(
             f"the dispatch rule {wishes.dispatch} is for replays (mark simulate): let dispatch name "
             f"{VariantRule.SLACKFIT}, {VariantRule.MAXBATCH}, {VariantRule.MAXACC} or fixed:VARIANT here"

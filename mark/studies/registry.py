@@ -17,10 +17,12 @@ from mark.studies.kairos.fig10 import kairos_fig10
 from mark.studies.kairos.fig12 import kairos_fig12
 from mark.studies.kairos.fig16 import kairos_fig16
 from mark.studies.study import Study, StudyContext
+from mark.studies.superserve.appb import superserve_appb
 from mark.studies.superserve.fig8 import superserve_fig8
 from mark.studies.superserve.fig9 import superserve_fig9
 from mark.studies.superserve.fig10 import superserve_fig10
 from mark.studies.superserve.fig11 import superserve_fig11
+from mark.studies.superserve.fig11b import superserve_fig11b
 from mark.studies.table5 import mark_table5
 
 __all__ = ["STUDIES", "Study", "StudyContext"]
@@ -38,6 +40,8 @@ STUDIES: dict[str, Callable[[StudyContext], Study]] = {
     "superserve-fig9": superserve_fig9,
     "superserve-fig10": superserve_fig10,
     "superserve-fig11": superserve_fig11,
+    "superserve-fig11b": superserve_fig11b,
+    "superserve-appb": superserve_appb,
     "fang-table2": fang_table2,
     "fang-table4": fang_table4,
     "hetsev-fig5": hetsev_fig5,

@@ -62,6 +62,9 @@ CASES = [
     VariantDispatch(VariantRule.MAXACC),
     VariantDispatch(VariantRule.MAXBATCH),
     VariantDispatch(VariantRule.FIXED, "middle"),
+    VariantDispatch(is_central=True),
+    VariantDispatch(VariantRule.PUBLISHED, is_central=True),
+    VariantDispatch(VariantRule.FIXED, "middle", is_central=True),
     VariantDispatch(QosRule.FIXED),
     VariantDispatch(QosRule.HEURISTIC),
     VariantDispatch(QosRule.LEARNED),
@@ -148,6 +151,87 @@ def test_a_surge_is_answered_less_accurately_rather_than_late(kernel: Kernel):
     assert large.accuracy() == pytest.approx(0.8)
     assert accuracy(slackfit, 11, 20) < accuracy(slackfit, 0, 10)
     assert accuracy(slackfit, 22, 30) == pytest.approx(accuracy(slackfit, 0, 10), abs=0.01)
+
+
+def pool(
+    kernel: Kernel, arrivals: np.ndarray, instances: int, *, late: Late = Late.SHED, until_s: float = 32.0
+) -> Engine:
+    """So many instances with one queue."""
+    dispatch = replace(LOSSY, late=late)
+    made = engine(
+        kernel,
+        arrivals,
+        dispatch=dispatch,
+        slo=SLO,
+        duration_s=until_s,
+        variants=serving(VariantDispatch(is_central=True)),
+    )
+    for _ in range(instances):
+        made.add(offering(TYPE, batch=8, rps=32.0), standby=False)
+    return made
+
+
+def test_one_queue_serves_near_capacity_what_a_queue_an_instance_cannot(kernel: Kernel):
+    arrivals = poisson(3 * 125.0, 30.0, 7)  # of the 3 x 133 requests/s that the smallest answers in full batches
+    runs = []
+    for is_central in (True, False):
+        made = engine(
+            kernel,
+            arrivals,
+            dispatch=LOSSY,
+            slo=SLO,
+            duration_s=32.0,
+            variants=serving(VariantDispatch(is_central=is_central)),
+        )
+        for _ in range(3):
+            made.add(offering(TYPE, batch=8, rps=32.0), standby=False)
+        made.run_until(32.0)
+        runs.append(made)
+    central, own = runs
+    assert central.attained() > 0.99
+    assert central.attained() >= own.attained() - 0.001
+    mean, own_mean = central.accuracy(), own.accuracy()
+    assert mean is not None
+    assert own_mean is not None
+    assert mean > own_mean - 0.005
+
+
+@pytest.mark.parametrize("late", list(Late))
+def test_what_nobody_answers_in_time_makes_nobody_else_late_and_is_answered_where_the_policy_serves_it(
+    kernel: Kernel, late: Late
+):
+    """A crowd of 400 at once before a quiet second: one instance answers some 60 of it in time."""
+    made = pool(kernel, np.concatenate((np.zeros(400), np.arange(5.0, 20.0, 0.1))), 1, late=late)
+    made.run_until(32.0)
+    served = made.served()
+    assert served.total == 550
+    assert served.in_flight == 0
+    assert (served.shed > 0) is (late is Late.SHED)
+    seconds = made.seconds()
+    assert seconds.missed[5:].sum() == 0
+    assert 0 < seconds.answered[0] - (0 if late is Late.SHED else seconds.missed[0]) < 100
+
+
+def test_a_request_whose_instance_is_lost_joins_the_one_queue_again(kernel: Kernel):
+    made = pool(kernel, np.array([0.0, 0.01, 0.02]), 1)
+    made.run_until(0.015)
+    made.remove(0, redispatch=True)
+    made.run_until(0.2)
+    assert made.served().in_flight == 3
+    slot = made.add(offering(TYPE, batch=8, rps=32.0), standby=False)
+    made.run_until(1.0)
+    assert made.served().instance == 3
+    assert made.attained() == 1.0
+    made.will_go(slot, 1.2)
+    assert made.is_idle(slot)
+
+
+def test_a_queue_longer_than_its_room_keeps_its_order(kernel: Kernel):
+    made = pool(kernel, np.linspace(0.0, 0.4, 1000), 1, late=Late.SERVE)
+    made.run_until(32.0)
+    assert made.served().instance == 1000
+    with pytest.raises(Misconfigured, match="leave central: out"):
+        VariantDispatch(QosRule.FIXED, is_central=True)
 
 
 def test_nothing_is_answered_below_the_floor(kernel: Kernel):

@@ -32,6 +32,8 @@ STUDIES = (
     "superserve-fig9",
     "superserve-fig10",
     "superserve-fig11",
+    "superserve-fig11b",
+    "superserve-appb",
     "fang-table2",
     "fang-table4",
     "hetsev-fig5",

@@ -28,6 +28,7 @@ from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance
 from mark.simulator.engine import (
     kernel,
     kernel_central,
+    kernel_deadlines,
     kernel_devices,
     kernel_lambda,
     kernel_tally,
@@ -42,7 +43,7 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 _CALLED: dict[str, Any] = {**_OPTIONS, "forceinline": False}
 """Of the learned scheduler: its layers take far longer than a call, and minutes to compile at each place."""
 _DECISIONS = (bouncer, batcher, credit_rules, device, objective, overflow, qos, qos_policy, routing, slackfit)
-_ENGINE = (*_DECISIONS, kernel_tally, kernel_lambda, kernel)
+_ENGINE = (*_DECISIONS, kernel_tally, kernel_lambda, kernel, kernel_deadlines)
 _CENTRAL = (assignment, kairos, central_decisions)
 
 
@@ -70,7 +71,12 @@ class VariantKernel(NamedTuple):
 
 def plain_kernel() -> Kernel:
     """The kernel as Python runs it: the reference, some hundred times slower."""
-    return Kernel(kernel.run, kernel.settle, kernel.dispatch, kernel_lambda.start_environment)
+    return Kernel(
+        kernel_deadlines.run,
+        kernel_deadlines.settle,
+        kernel_deadlines.dispatch,
+        kernel_lambda.start_environment,
+    )
 
 
 @functools.cache

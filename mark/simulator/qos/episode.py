@@ -25,7 +25,7 @@ from mark.dispatch.qos import (
     deadline_bins,
     response_quality,
 )
-from mark.dispatch.slackfit import Choices
+from mark.dispatch.slackfit import Choices, plainly
 from mark.simulator.engine import kernel_variants as kernels
 from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.request_streams import arrivals_of_rates
@@ -41,7 +41,7 @@ NOISE_CV = TYPICAL.service_cv
 NOISES = 1 << 14
 CLOCK_S = 0.01
 """Step of the clock that decides whether or not a device is free: the paper's step of queries."""
-_NO_TABLE = Choices(np.zeros((1, 1, 1), np.int64), np.zeros((1, 1, 1), np.int64), 1.0)
+_NO_TABLE = plainly(Choices(np.zeros((1, 1, 1), np.int64), np.zeros((1, 1, 1), np.int64), 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
