@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mark.simulator.qos.judge import Jobs
 from mark.studies.fang.cases import Cluster, Scope, fang_study
-from mark.studies.fang.published import LOAD_OF_TEN, TABLE2, TABLE4
+from mark.studies.fang.published import FEWER_ACTIONS_PERCENT, LOAD_OF_TEN, TABLE2, TABLE4
 from mark.studies.study import Study, StudyContext
 
 ONE = Cluster(
@@ -13,6 +13,7 @@ ONE = Cluster(
     devices={"p2.xlarge": 1},
     load=1.0,
     reported=TABLE2,
+    fewer=FEWER_ACTIONS_PERCENT,
 )
 TEN = Cluster(
     name="fang-table4",
