@@ -27,7 +27,7 @@ from mark.simulator.qos.learned import Lesson, learn
 from mark.studies.fang.published import pool_of
 
 USUAL_POOL = "p2.xlarge=1"
-LEARNED_JOB, JUDGED_JOB = 300.0, 600.0
+LEARNED_JOB, JUDGED_JOB = 600.0, 600.0
 """Lengths of streams, in soft deadlines."""
 JOB_BETWEEN = 10.0, 3600.0
 """Bounds of a stream to learn from, in soft deadlines."""
@@ -46,6 +46,8 @@ class TrainOptions:
     iterations: int
     #: Length of a stream; None for LEARNED_JOB of the pool's seconds.
     job_s: float | None
+    #: Whether it learns by the paper's reward.
+    windowed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,7 @@ def train_scheduler(options: TrainOptions, settings: Settings, *, as_json: bool)
         iterations=options.iterations,
         seed=settings.seed,
         conditions=conditions,
+        windowed=options.windowed,
     )
     with progress() as report:
         state = learn(

@@ -145,7 +145,7 @@ def weighing(rule: QosRule) -> VariantServing:
     pool, rng = serving.learned_pool(), np.random.default_rng(0)
     *shapes, facts, _ = network_shapes(feature_count(pool), action_count(pool))
     parts = [rng.normal(size=shape) for shape in shapes]
-    network = QosNetwork(*parts, np.full(facts, -np.inf), np.full(facts, np.inf))
+    network = QosNetwork._make((*parts, np.full(facts, -np.inf), np.full(facts, np.inf)))
     return replace(serving, weights=network_text(network))
 
 
