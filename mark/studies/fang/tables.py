@@ -22,7 +22,13 @@ TEN = Cluster(
     load=LOAD_OF_TEN,
     reported=TABLE4,
 )
-SCOPE_OF_TEN = Scope(jobs=Jobs(count=2, job_s=120.0), seeds=2, iterations=30, learned_job_s=40.0)
+SCOPE_OF_TEN = Scope(
+    jobs=Jobs(count=2, job_s=120.0),
+    seeds=2,
+    iterations=10,
+    learned_job_s=300.0,
+    tuned_jobs=Jobs(count=1, job_s=60.0),
+)
 """Shorter jobs: each has eight times as many queries."""
 
 
