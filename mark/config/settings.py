@@ -260,9 +260,9 @@ class Settings(Part):
     dispatch: DispatchRule | None = Field(
         None,
         description="Replaces the policies' rule that routes requests; for a model with variants also the "
-        "rule that chooses them: slackfit (the default), slackfit-published, maxbatch, maxacc or "
-        "fixed:VARIANT; in a replay also qos-fixed, qos-heuristic, qos-rl, and central: before one of the "
-        "others (docs/papers.md). A live service "
+        "rule that chooses them: slackfit (the default), slackfit-published, maxbatch, maxacc, fixed:VARIANT, "
+        "qos-fixed, qos-heuristic or qos-rl; in a replay also central: before one of the first five "
+        "(docs/papers.md). A live service "
         "also knows the rules of a central queue: kairos, fcfs, clockwork or drs:SIZE (docs/papers.md).",
     )
     qos_policy: Path | None = Field(

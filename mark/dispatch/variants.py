@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule, QosTables
-from mark.dispatch.qos_policy import QosNetwork
 from mark.dispatch.slackfit import Choices, Floats, Shared, VariantRule, build_choices, share
 from mark.domain.errors import Misconfigured
 from mark.domain.models.variants import VariantTable
@@ -62,7 +61,8 @@ class VariantServing:
     """The variants of one model as they are served.
 
     floor: number of the least accurate variant that may answer. max_batch: the largest batch by instance type.
-    late: by instance type, the factor on expected times at which a choice must still be in time.
+    late: by instance type, the factor on expected times at which a choice must still be in time. weights: those of
+    the learned rule for `learned_pool`, as text (`qos_policy.network_text`); empty for the others.
     """
 
     table: VariantTable
@@ -71,6 +71,7 @@ class VariantServing:
     max_batch: Mapping[str, int]
     late: Mapping[str, float]
     deadlines: QualityDeadlines = QualityDeadlines()
+    weights: str = ""
 
     def __post_init__(self) -> None:
         name = self.dispatch.variant
@@ -151,7 +152,7 @@ class VariantServing:
         if self.dispatch.rule is QosRule.LEARNED:
             return self.learned_pool().tables
         pool = self._qos_pool(self.table.max_batch)
-        return pool.tables._replace(share=np.ones(len(self.types)))
+        return pool.tables._replace(share=np.ones(len(self.types)), price=pool.price * pool.share)
 
     def learned_pool(self) -> QosPool:
         """The pool that the policy of an instance with its own queue is learned on: one device that never waits.
@@ -169,7 +170,7 @@ class VariantServing:
                 f"{QosRule.LEARNED} is trained for a hard deadline of {HARD_S / SOFT_S:g} times the soft one: "
                 "leave objective.hard_deadline_ms out"
             )
-        return replace(self._qos_pool(self.max_batch[self.types[0]]), waits=False)
+        return replace(self._qos_pool(self.max_batch[self.types[0]]), waits=False, fade_s=HARD_S - SOFT_S)
 
     def _qos_pool(self, most: int) -> QosPool:
         """One instance of each type, in batches of up to `most`. A batch that a type does not run has no time."""
@@ -185,7 +186,10 @@ class VariantServing:
             for kind in self.types
         }
         kappa = tuple(variant.accuracy for variant in self.table.variants[self.floor :])
-        return QosPool(devices=dict.fromkeys(self.types, 1), sizes=sizes, delay_s=delay_s, kappa=kappa)
+        fade_s = self.deadlines.hard_s / self.deadlines.soft_s - 1
+        return QosPool(
+            devices=dict.fromkeys(self.types, 1), sizes=sizes, delay_s=delay_s, kappa=kappa, fade_s=fade_s
+        )
 
     def choices(self, horizon_s: float, speed: float = 1.0) -> Choices:
         """The table of decisions, for a request that has `horizon_s` left when it arrives.
@@ -211,20 +215,3 @@ class VariantServing:
         late = np.array([self.late[name] for name in self.types])[:, None, None]
         times_s: Floats = self.latency_s(speed) * late
         return times_s[:, :, : max(self.max_batch.values()) + 1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnedServing(VariantServing):
-    """The variants of a model in a replay by the learned rule. network: its weights, for `learned_pool`.
-
-    A class of its own, because what a live service is told of its variants holds no arrays.
-    """
-
-    network: QosNetwork = field(compare=False)
-
-
-def with_network(serving: VariantServing, network: QosNetwork) -> LearnedServing:
-    """The same, served by these weights."""
-    return LearnedServing(
-        **{item.name: getattr(serving, item.name) for item in fields(VariantServing)}, network=network
-    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, unknown
-from mark.offline.trace_source import given_trace
+from mark.offline.trace_source import TraceReading, given_trace, read_place
 from mark.plugins.load import build_forecaster
 from mark.report.files import write_json, write_whole
 from mark.report.terminal import note, progress, show, show_json
@@ -15,13 +16,17 @@ from mark.simulator.engine.compiled import compiled_central_kernel, compiled_ker
 from mark.studies.registry import STUDIES, Study, StudyContext
 
 
-def reproduce_study(name: str, settings: Settings, *, pairs: Path | None = None, as_json: bool) -> None:
+def reproduce_study(
+    name: str, settings: Settings, *, pairs: Path | None = None, others: Sequence[Path] = (), as_json: bool
+) -> None:
     """Run a study, print it, and with `out` write its document and its plots there."""
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
     if pairs is not None and not name.startswith("hetsev-fig"):
         raise Misconfigured(f"{name} reads no pairs: leave out --pairs, or name hetsev-fig5, -fig6 or -fig7")
-    cache = usable_cache()
+    if others and name != "fang-loads":
+        raise Misconfigured(f"{name} judges on no other trace: leave out --others, or name fang-loads")
+    cache, reading = usable_cache(), TraceReading.of(settings)
     with progress() as report:
         report(f"reproducing {name}", 0.0)
         study = STUDIES[name](
@@ -34,6 +39,7 @@ def reproduce_study(name: str, settings: Settings, *, pairs: Path | None = None,
                 seed=settings.seed,
                 trace=given_trace(settings),
                 pairs=pairs,
+                others=tuple(read_place(str(path), reading) for path in others),
                 progress=report,
             )
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mark.studies.fang.loads import fang_loads
 from mark.studies.fang.tables import fang_table2, fang_table4
 from mark.studies.fig8 import mark_fig8
 from mark.studies.fig9 import mark_fig9
@@ -44,6 +45,7 @@ STUDIES: dict[str, Callable[[StudyContext], Study]] = {
     "superserve-appb": superserve_appb,
     "fang-table2": fang_table2,
     "fang-table4": fang_table4,
+    "fang-loads": fang_loads,
     "hetsev-fig5": hetsev_fig5,
     "hetsev-fig6": hetsev_fig6,
     "hetsev-fig7": hetsev_fig7,

@@ -52,6 +52,8 @@ class StudyContext:
     seed: int
     #: Replaces a study's generated load where it takes one.
     trace: Trace | None = None
+    #: Other traces, of a study that judges on several.
+    others: tuple[Trace, ...] = ()
     #: Replaces the shipped slowdowns of neighbours on a GPU, where a study has such.
     pairs: Path | None = None
     #: Called with the step that runs and the share of the whole study, in [0, 1].

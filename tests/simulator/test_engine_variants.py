@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from mark.dispatch import qos, qos_policy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.dispatch.qos import (
-    BINS,
     HARD_S,
     SOFT_S,
     QosChoice,
@@ -22,7 +21,6 @@ from mark.dispatch.qos import (
     QosRule,
     QosState,
     arrival_rate,
-    deadline_bins,
     fixed_choice,
     heuristic_choice,
 )
@@ -33,16 +31,16 @@ from mark.dispatch.qos_policy import (
     action_count,
     feature_count,
     learned_pair,
+    network_of,
+    network_text,
     scores,
     state_features,
 )
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import (
-    LearnedServing,
     QualityDeadlines,
     VariantDispatch,
     VariantServing,
-    with_network,
 )
 from mark.domain.errors import Misconfigured
 from mark.domain.models.variants import AccuracyTotal, Variant, VariantTable
@@ -96,7 +94,9 @@ def learned(serving_: VariantServing, seed: int = 0, scale: float = 0.1) -> Vari
     pool, rng = serving_.learned_pool(), np.random.default_rng(seed)
     inputs, actions = feature_count(pool), action_count(pool)
     shapes = ((inputs, HIDDEN), (HIDDEN,), (HIDDEN, actions), (actions,))
-    return with_network(serving_, QosNetwork(*(scale * rng.normal(size=shape) for shape in shapes)))
+    facts = np.full(inputs, -np.inf), np.full(inputs, np.inf)
+    network = QosNetwork(*(scale * rng.normal(size=shape) for shape in shapes), *facts)
+    return replace(serving_, weights=network_text(network))
 
 
 def serving(dispatch: VariantDispatch, floor: int = 0, table: VariantTable = TABLE) -> VariantServing:
@@ -310,11 +310,11 @@ def test_an_instance_chooses_as_the_scheduler_of_one_device_does(
     kappa = (0.7, 0.75, 0.8)[floor:]
     pool = QosPool(devices={TYPE: 1}, sizes=sizes, delay_s={TYPE: delay_s}, kappa=kappa, waits=False)
     recent = sum(age_s < 5 * SLO.latency_s for age_s in ages_s)
-    bins = deadline_bins(1.0 - np.array(ages_s[len(ages_s) - held :]) / SLO.latency_s)
-    state = QosState(kind=0, bins=bins, queued=held, rate_qps=recent / 5, free=np.ones(1))
+    left_s = 1.0 - np.array(ages_s[len(ages_s) - held :]) / SLO.latency_s
+    state = QosState(kind=0, left_s=left_s, rate_qps=recent / 5, rest_s=np.zeros(1))
     scheduler = fixed_choice if rule is QosRule.FIXED else heuristic_choice
-    if isinstance(serving_, LearnedServing):
-        scheduler = LearnedScheduler(serving_.network, clock=lambda: 0.0)
+    if serving_.weights:
+        scheduler = LearnedScheduler(network_of(serving_.weights), clock=lambda: 0.0)
         assert serving_.learned_pool() == pool
     choice = scheduler(state, pool)
     assert QosChoice(most, server.variant - floor) == QosChoice(min(choice.batch, 32), choice.variant)
@@ -323,32 +323,31 @@ def test_an_instance_chooses_as_the_scheduler_of_one_device_does(
 @given(
     seed=st.integers(0, 50),
     scale=st.sampled_from([0.0, 0.1, 3.0]),
-    bins=st.lists(st.integers(0, 40), min_size=BINS, max_size=BINS).filter(any),
+    left=st.lists(st.floats(-2, 1), min_size=1, max_size=60),
     rate_qps=st.floats(0, 500),
 )
 def test_the_network_says_the_same_compiled_and_in_numpy(
-    seed: int, scale: float, bins: list[int], rate_qps: float
+    seed: int, scale: float, left: list[float], rate_qps: float
 ):
     serving_ = learned(quality_rule(QosRule.LEARNED), seed, scale)
-    assert isinstance(serving_, LearnedServing)
-    tables, held = serving_.learned_pool().tables, np.array(bins)
-    state = (0, held, int(held.sum()), rate_qps, np.ones(1), tables)
+    network = network_of(serving_.weights)
+    state = (0, np.sort(np.array(left)), rate_qps, np.zeros(1), serving_.learned_pool().tables)
     plain, fast = state_features(*state), FEATURES(*state)
     assert fast == pytest.approx(plain, rel=1e-12)
-    outputs = scores(plain, serving_.network)
-    assert SCORES(fast, serving_.network) == pytest.approx(outputs, rel=1e-9, abs=1e-9)
-    assert PAIR(*state, serving_.network) == learned_pair(*state, serving_.network)
+    outputs = scores(plain, network)
+    assert SCORES(fast, network) == pytest.approx(outputs, rel=1e-9, abs=1e-9)
+    assert PAIR(*state, network) == learned_pair(*state, network)
 
 
 def test_an_instance_never_waits_and_the_heuristic_decides_where_weights_are_no_numbers(kernel: Kernel):
     given_ = quality_rule(QosRule.LEARNED)
-    assert isinstance(given_, LearnedServing)
-    eager = given_.network.outer_bias.copy()
+    network = network_of(given_.weights)
+    eager = network.outer_bias.copy()
     eager[0] = 1e9
-    waiting = replace(given_, network=given_.network._replace(outer_bias=eager))
+    waiting = replace(given_, weights=network_text(network._replace(outer_bias=eager)))
     run = surge(kernel, waiting)
     assert run.served().in_flight == run.fallback_decisions() == 0
-    broken = replace(given_, network=given_.network._replace(outer_bias=np.full_like(eager, np.nan)))
+    broken = replace(given_, weights=network_text(network._replace(outer_bias=np.full_like(eager, np.nan))))
     run, heuristic = surge(kernel, broken), surge(kernel, quality_rule(QosRule.HEURISTIC))
     assert run.fallback_decisions() == run.batches() > 0
     assert np.array_equal(run._tally.seconds, heuristic._tally.seconds)

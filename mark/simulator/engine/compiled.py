@@ -31,6 +31,7 @@ from mark.simulator.engine import (
     kernel_deadlines,
     kernel_devices,
     kernel_lambda,
+    kernel_qos,
     kernel_tally,
     kernel_variants,
 )
@@ -64,9 +65,10 @@ class CentralKernel(NamedTuple):
 
 
 class VariantKernel(NamedTuple):
-    """Entry point of the kernel of variants, compiled or plain; both give the same results."""
+    """Entry points of the kernel of variants, compiled or plain; both give the same results."""
 
     run: Callable[..., int]
+    play: Callable[..., int]
 
 
 def plain_kernel() -> Kernel:
@@ -139,15 +141,14 @@ def compiled_central_code(cache_dir: Path) -> CentralCode:
 
 def plain_variant_kernel() -> VariantKernel:
     """The kernel of variants as Python runs it."""
-    return VariantKernel(kernel_variants.run)
+    return VariantKernel(kernel_variants.run, kernel_qos.play)
 
 
 @functools.cache
 def compiled_variant_kernel(cache_dir: Path) -> VariantKernel:
     """The kernel of variants as machine code, compiled and cached like the other ones."""
-    return VariantKernel(
-        *_compiled((slackfit, kernel_variants), map(_uncounted, plain_variant_kernel()), cache_dir)
-    )
+    modules = (slackfit, qos, qos_policy, kernel_variants, kernel_qos)
+    return VariantKernel(*_compiled(modules, map(_uncounted, plain_variant_kernel()), cache_dir))
 
 
 def _compiled(

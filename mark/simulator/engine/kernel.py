@@ -39,7 +39,7 @@ from mark.dispatch.qos import (
     arrival_rate,
     fixed_pair,
     heuristic_pair,
-    queue_bins,
+    queue_left,
     time_utility,
 )
 from mark.dispatch.qos_policy import QosNetwork, learned_pair
@@ -483,12 +483,12 @@ def _choose_by_rule(
         if variants.heuristic or network is not None:
             rate = arrival_rate(queue, head, waiting, now, RATE_WINDOW_S * unit_s) * unit_s
         if network is not None:
-            bins = queue_bins(queue, head, waiting, variants.left_s - now, unit_s)
-            free = np.ones(qos.share.size)  # an instance sees itself alone, and it is free
-            most, number, is_sure = learned_pair(server.kind, bins, waiting, rate, free, qos, network)
+            left_s = queue_left(queue, head, waiting, variants.left_s - now, unit_s)
+            most, number, is_sure = learned_pair(server.kind, left_s, rate, np.zeros(1), qos, network)
             totals.fallback_decisions += not is_sure
         elif variants.heuristic:
-            most, number = heuristic_pair(server.kind, waiting, rate, qos)
+            left_s = queue_left(queue, head, waiting, variants.left_s - now, unit_s)
+            most, number = heuristic_pair(server.kind, left_s, rate, np.zeros(1), qos)
         else:
             most, number = fixed_pair(waiting, qos.throughput_qps.shape[1])
         server.variant = variants.floor + number
