@@ -62,8 +62,8 @@ bench: setup
 	$(BIN)/python -m scripts.bench.serving
 
 # The figures on real traces, forecasts included, and the papers' figures (docs/studies.md): some hours on two cores;
-# MARK_DATA names the folder that holds the traces. It measures a committed tree only, keeps what is done, and writes what is whole at one commit to
-# docs/figures/*.csv and docs/figures.md.
+# MARK_DATA names the folder that holds the traces. It measures a committed tree only, keeps what is done, and writes
+# what is whole at one commit to docs/figures/*.csv and docs/figures.md.
 acceptance: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.acceptance.studies
 	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.acceptance.run

@@ -24,6 +24,9 @@ from mark.serving.backends.isolation import MODEL_USER, USERS
 from mark.store.users import NOBODY, StoreUser, user_line
 
 SCRATCH = "/scratch"
+_SCRATCH = f"--tmpfs {SCRATCH}:exec,mode=1777 --shm-size 1g "
+"""Compilers of kernels load what they write (torch.compile, Triton), and workers of data loaders share memory: by
+itself Docker lets nothing on a tmpfs be executed, and gives 64 MiB to share."""
 """Where a process may write: the rest of its container cannot be changed."""
 TOOLS = "/usr/local/lib/mark"
 """On the machine: `aws`, with the calls of these scripts alone (`aws_call.py`): boots install only Docker."""
@@ -63,7 +66,7 @@ class Start:
 
 def start_script(start: Start) -> str:
     """The user data: a script that runs once, at the first boot; the units run at every boot."""
-    variables = {**start.environment, "TMPDIR": SCRATCH, "MARK_CACHE": f"{SCRATCH}/mark"}
+    variables = {**start.environment, "HOME": SCRATCH, "TMPDIR": SCRATCH, "MARK_CACHE": f"{SCRATCH}/mark"}
     if start.runs_models:
         variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = METADATA
         variables[MODEL_USER] = USER
@@ -441,7 +444,7 @@ def _unit(start: Start) -> str:
     run = (
         f"docker run --rm --name mark {logged}--network host --read-only "
         f"{_AGENTS_RIGHTS if start.runs_models else ''}"
-        f"--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment --env-file /run/mark/environment "
+        f"{_SCRATCH}--env-file /etc/mark/environment --env-file /run/mark/environment "
         f"{gpus}{model}{start.image} "
         f"python -m {MODULES[start.process]}"
     )
@@ -501,9 +504,7 @@ _NO_RIGHTS = "--cap-drop ALL --security-opt no-new-privileges "
 
 _CAPABILITIES = ("SETUID", "SETGID", "KILL", "CHOWN")
 """With these root in its container gives each model of a shared instance a user, its files and an end."""
-_AGENTS_RIGHTS = (
-    f"--user 0:{USER} -e HOME={SCRATCH} {_NO_RIGHTS}{''.join(f'--cap-add {one} ' for one in _CAPABILITIES)}"
-)
+_AGENTS_RIGHTS = f"--user 0:{USER} {_NO_RIGHTS}{''.join(f'--cap-add {one} ' for one in _CAPABILITIES)}"
 """Its group is what the firewall knows it by. An agent of one model becomes USER before it loads it."""
 
 

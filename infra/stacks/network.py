@@ -45,7 +45,8 @@ class NetworkStack(ServiceStack):
         every = [subnet.ref for subnet in subnets]
         if not network.private:
             self._way_out(vpc.ref, routes.ref)
-        self._endpoints(endpoint_services(blueprint.rollout), vpc.ref, every if network.private else every[:1])
+        # by their names all zones reach them: with one zone's, its loss would keep the others from starting
+        self._endpoints(endpoint_services(blueprint.rollout), vpc.ref, every)
         self.publish("vpc", vpc.ref)
         for number, subnet in enumerate(subnets):
             self.publish(f"subnet-{number}", subnet.ref)

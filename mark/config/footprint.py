@@ -88,7 +88,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
     machine = gateway_machine(settings)
     network, mails, lean = rollout.network, rollout.report.sender is not None, rollout.shape == "lean"
     zones = len(network.zones) or DEFAULT_ZONES
-    endpoints = 0 if network.vpc else len(endpoint_services(rollout)) * (zones if network.private else 1)
+    endpoints = 0 if network.vpc else len(endpoint_services(rollout)) * zones
     processes = models + (LOGS_OF_NODE * rollout.nodes if lean else service.gateway_count + service.controllers)
     posts = rollout.alarms.webhook is not None
     alarms = MODEL_ALARMS * models + (LEAN_ALARMS if lean else SERVICE_ALARMS)

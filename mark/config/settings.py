@@ -260,8 +260,9 @@ class Settings(Part):
     dispatch: DispatchRule | None = Field(
         None,
         description="Replaces the policies' rule that routes requests; for a model with variants also the "
-        "rule that chooses them: slackfit (the default), slackfit-published, maxbatch, maxacc or "
-        "fixed:VARIANT; in a replay also qos-fixed, qos-heuristic and qos-rl (docs/papers.md). A live service "
+        "rule that chooses them: slackfit (the default), slackfit-published, maxbatch, maxacc, fixed:VARIANT, "
+        "qos-fixed, qos-heuristic or qos-rl; in a replay also central: before one of the first five "
+        "(docs/papers.md). A live service "
         "also knows the rules of a central queue: kairos, fcfs, clockwork or drs:SIZE (docs/papers.md).",
     )
     qos_policy: Path | None = Field(
@@ -353,8 +354,32 @@ def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[
     return environment
 
 
+MOST_VALUES = 100_000
+"""Values in a configuration, with each alias counted as what it stands for."""
+
+
 class _OnceLoader(yaml.SafeLoader):
-    """YAML whose mappings hold each key once: of two, PyYAML takes the last one and says nothing."""
+    """YAML whose mappings hold each key once: of two, PyYAML takes the last one and says nothing.
+
+    Aliases of aliases may make a few lines a billion values: MarkedYAMLError beyond MOST_VALUES.
+    """
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._values, self._values_of = 0, dict[yaml.Node, int]()
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        """The node; what an alias names counts again."""
+        before, mark = self._values, self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        node: yaml.Node | None = super().compose_node(parent, index)
+        if node is not None:
+            self._values += self._values_of.get(node, 1)
+            self._values_of.setdefault(node, self._values - before)
+        if self._values > MOST_VALUES:
+            raise yaml.MarkedYAMLError(
+                problem=f"more than {MOST_VALUES:,} values, aliases included", problem_mark=mark
+            )
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """The mapping; MarkedYAMLError where a key stands in it twice."""
@@ -385,6 +410,8 @@ def _read(config: Path) -> dict[str, Any]:
         line = f", line {mark.line + 1}" if mark else ""
         said = getattr(error, "problem", None) or "no YAML"
         raise Misconfigured(f"{config}{line}: {said}") from error
+    except ValueError as error:  # a number of thousands of digits, a day that no month has
+        raise Misconfigured(f"{config}: {error}") from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):

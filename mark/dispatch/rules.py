@@ -1,18 +1,18 @@
 """Registry of dispatch rules: their names, and when each binds a request to an instance.
 
 Early: when it arrives (`routing.py`), also where each instance then chooses a variant (`variants.py`). Central:
-once an instance is idle (`central_decisions.py`).
+once an instance is idle (`central/decisions.py`; for variants `simulator/engine/kernel_deadlines.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mark.dispatch.central.policy import CentralRule
 from mark.dispatch.policy import Routing
 from mark.dispatch.qos import QosRule
-from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import FIXED_PREFIX, VariantDispatch
+from mark.dispatch.slackfit import FREE, VariantRule
+from mark.dispatch.variants import CENTRAL_PREFIX, FIXED_PREFIX, VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
 
 DRS_PREFIX = f"{CentralRule.DRS}:"
@@ -35,16 +35,24 @@ DispatchRule = Routing | VariantDispatch | CentralDispatch
 
 _NAMED: dict[str, DispatchRule] = {
     **{str(rule): rule for rule in Routing},
-    **{str(rule): VariantDispatch(rule) for rule in VariantRule if rule is not VariantRule.FIXED},
+    **{str(one): one for rule in FREE for one in (VariantDispatch(rule), VariantDispatch(rule, is_central=True))},
     **{str(rule): VariantDispatch(rule) for rule in QosRule},
     **{str(rule): CentralDispatch(rule) for rule in (CentralRule.KAIROS, CentralRule.FCFS, CentralRule.CLOCKWORK)},
 }
 
 
 def parse_rule(text: str) -> DispatchRule:
-    """A dispatch rule by its name; `fixed:NAME` has a variant and `drs:SIZE` a size. Errors: Misconfigured."""
+    """A dispatch rule by its name; `fixed:NAME` has a variant and `drs:SIZE` a size. Errors: Misconfigured.
+
+    `central:RULE` is a rule that chooses variants, with one queue for all instances.
+    """
     if text in _NAMED:
         return _NAMED[text]
+    if text.startswith(CENTRAL_PREFIX):
+        rule = parse_rule(text.removeprefix(CENTRAL_PREFIX))
+        if not isinstance(rule, VariantDispatch):
+            raise Misconfigured(f"{CENTRAL_PREFIX} stands before a rule that chooses variants, not {rule}")
+        return replace(rule, is_central=True)
     if text.startswith(FIXED_PREFIX) and text != FIXED_PREFIX:
         return VariantDispatch(VariantRule.FIXED, text.removeprefix(FIXED_PREFIX))
     if text == FIXED_PREFIX:

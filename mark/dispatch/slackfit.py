@@ -1,13 +1,14 @@
 """Rules that choose batch and variant by the slack of the most urgent request, as tables that are built once.
 
-SlackFit (SuperServe, NSDI 2025, section 4.2), and the rules it is compared with there. Who serves looks up one
-cell (`choose`): by type of instance, by slack, and by how many wait. All times are s.
+SlackFit (SuperServe, NSDI 2025, section 4.2), a rule of ours after it, and the rules it is compared with there.
+Who serves looks up one cell (`choose`): by type of instance, by slack, and by how many wait. All times are s.
 
 SlackFit takes, of the pairs of batch and variant whose latency is closest below the slack, the one of the
 largest batch. What counts as close is a bucket. The published buckets are fixed and evenly spaced, so that slack
 is rounded down to a bound, and one width has to serve every load: narrow buckets give small batches where the
 queue is long, and lose throughput; wide ones give large batches where it is short, and lose accuracy. Ours end
-at the slack itself, and their width follows the queue (docs/papers.md has both measured).
+at the slack itself, their width follows the queue, and where fewer wait than the pair's batch a more accurate
+variant answers them in the same time (docs/papers.md has both measured).
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ Ints = NDArray[np.int64]
 
 SLACKS = 1024
 """Steps of a table's slack: with an objective of 36 ms each is 0.04 ms."""
-BUCKETS = 8
-"""Latency buckets of the published rule, which does not state their number: of 6, 8, 12, 24 and 64 the best."""
+BUCKETS = 6
+"""Latency buckets of SlackFit, whose paper does not state their number.
+
+Of 6, 8, 12, 24 and 64 the best in accuracy times attainment, on bursty loads of other rates and seeds than those
+that the studies judge.
+"""
 SHORT_QUEUE = 1.5
 """A queue is short up to so many of the largest batches: the next workers that come free take what is left."""
 NARROW, WIDE = 0.03, 0.3
-"""Width of SlackFit's bucket as a share of the slack, before a short queue and before a long one.
+"""Width of our bucket as a share of the slack, before a short queue and before a long one.
 
 Chosen, like SHORT_QUEUE, on bursty loads of other rates and seeds than those that the studies judge.
 """
@@ -40,10 +45,11 @@ Chosen, like SHORT_QUEUE, on bursty loads of other rates and seeds than those th
 class VariantRule(StrEnum):
     """Rules that choose a batch and a variant.
 
-    SLACKFIT has buckets that end at the slack, PUBLISHED the fixed ones of the paper. MAXBATCH takes as many as
-    any variant answers in time, then the most accurate variant that is in time with them; MAXACC the most
-    accurate variant that is in time with one, then as many as it can. FIXED answers with one variant, as many as
-    are in time (Clipper+; with the fastest variant INFaaS without an accuracy floor).
+    SLACKFIT is ours, whose buckets end at the slack; PUBLISHED is SlackFit. MAXBATCH takes as many as any variant
+    answers in time, then the most accurate variant that is in time with them; MAXACC the most accurate variant
+    that is in time with one, then as many as it can. FIXED answers with one variant, as many as are in time
+    (Clipper+; with the fastest variant INFaaS without an accuracy floor). FULL answers with one variant, as many
+    as wait: whoever has no time left for such a batch is to leave before it (`full_needs_s`).
     """
 
     SLACKFIT = "slackfit"
@@ -51,6 +57,12 @@ class VariantRule(StrEnum):
     MAXBATCH = "maxbatch"
     MAXACC = "maxacc"
     FIXED = "fixed"
+    FULL = "fixed-full"
+
+
+OF_ONE = (VariantRule.FIXED, VariantRule.FULL)
+"""Rules that answer with one variant."""
+FREE = tuple(rule for rule in VariantRule if rule not in OF_ONE)
 
 
 class Choices(NamedTuple):
@@ -70,6 +82,53 @@ def choose(kind: int, slack_s: float, queued: int, choices: Choices) -> tuple[in
     bucket = min(max(0, int(slack_s / choices.step_s + 1e-9)), choices.batch.shape[1] - 1)
     column = min(queued, choices.batch.shape[2] - 1)
     return choices.batch[kind, bucket, column], choices.variant[kind, bucket, column]
+
+
+class Shared(NamedTuple):
+    """Decisions about a queue that all instances have in common. `choices` alone, where nothing else is weighed.
+
+    Ours weighs what else there is. What is left of the queue is drained by all instances in full batches of the
+    fastest variant: the most urgent leaves them that time. If no other instance is idle, whoever is not taken
+    waits: so all are taken that can be (`alone`). If none will be idle soon, whoever comes next waits for this
+    one: it is busy no longer than leaves them time for such a batch. And where there is no time for a full batch
+    of the fastest variant, that is what is taken: smaller ones would only make the queue longer.
+    """
+
+    choices: Choices
+    alone: Choices
+    #: shape (types,), the variant that takes least for its largest batch
+    fastest: Ints
+    #: shape (types, largest batch + 1), its seconds by items, as choices plan with them and as they are expected
+    fastest_s: Floats
+    expected_s: Floats
+    horizon_s: float
+    weighs: bool
+
+
+def plainly(choices: Choices) -> Shared:
+    """These decisions, with nothing else weighed."""
+    nothing = np.zeros((1, 1))
+    return Shared(choices, choices, np.zeros(1, np.int64), nothing, nothing, 0.0, False)
+
+
+def choose_shared(
+    kind: int, slack_s: float, queued: int, instances: int, next_idle_s: float, shared: Shared
+) -> tuple[int, int]:
+    """Batch and variant for an idle instance, by the slack of the most urgent of so many that wait.
+
+    instances: how many share the queue. next_idle_s: until another one is idle, 0 where one is, inf where there is
+    none.
+    """
+    if not shared.weighs:
+        return choose(kind, slack_s, queued, shared.choices)
+    most = shared.fastest_s.shape[1] - 1
+    full_s = shared.expected_s[kind, most]  # of many batches, whose times even out
+    slack_s -= full_s * max(0, queued - most) / (most * instances)
+    if next_idle_s > shared.horizon_s - full_s:
+        slack_s = min(slack_s, shared.horizon_s - full_s)
+    if slack_s < shared.fastest_s[kind, min(queued, most)]:
+        return most, shared.fastest[kind]
+    return choose(kind, slack_s, queued, shared.choices if next_idle_s <= 0.0 else shared.alone)
 
 
 def choose_waiting(
@@ -119,7 +178,7 @@ def build_choices(
 
     latency_s: shape (types, variants, largest batch + 1), seconds of a batch by type, variant (the least accurate
     first) and items; column 0 is unused. horizon_s: the largest slack, that of a request that has just arrived.
-    fixed: the variant of FIXED. floor: the first variant that may answer.
+    fixed: the variant of FIXED and FULL. floor: the first variant that may answer.
     """
     types, variants, batches = latency_s.shape
     columns = batches
@@ -127,7 +186,7 @@ def build_choices(
         columns = int(SHORT_QUEUE * (batches - 1)) + 2
     if not 0 <= floor < variants:
         raise Misconfigured(f"a floor is one of {variants} variants, not number {floor}")
-    if (fixed is None) == (rule is VariantRule.FIXED):
+    if (fixed is None) == (rule in OF_ONE):
         raise Misconfigured("the rule that answers with one variant needs it, and no other one does")
     step_s = horizon_s / slacks
     batch = np.zeros((types, slacks + 1, columns), np.int64)
@@ -136,11 +195,53 @@ def build_choices(
     for kind in range(types):
         times_s = latency_s[kind][allowed]
         bounds_s = _bucket_bounds(times_s, buckets) if rule is VariantRule.PUBLISHED else None
+        most = full_batch(times_s[0], horizon_s)
         for slack in range(slacks + 1):
             for queued in range(1, columns):
-                taken, number = _pair(rule, times_s[:, 1:], bounds_s, slack * step_s, queued)
+                taken, number = min(queued, most), 0
+                if rule is not VariantRule.FULL:
+                    taken, number = _pair(rule, times_s[:, 1:], bounds_s, slack * step_s, queued)
                 batch[kind, slack, queued], variant[kind, slack, queued] = taken, allowed[number]
     return Choices(batch, variant, step_s)
+
+
+def share(
+    rule: VariantRule,
+    choices: Choices,
+    latency_s: Floats,
+    expected_s: Floats,
+    *,
+    horizon_s: float,
+    floor: int = 0,
+) -> Shared:
+    """The decisions of a rule about one queue. choices, latency_s, horizon_s, floor: as in `build_choices`.
+
+    expected_s: as `latency_s`, without what a choice allows for noise.
+    """
+    if rule is not VariantRule.SLACKFIT:
+        return plainly(choices)
+    slacks = choices.batch.shape[1] - 1
+    alone = build_choices(VariantRule.MAXBATCH, latency_s, horizon_s=horizon_s, floor=floor, slacks=slacks)
+    fastest = floor + latency_s[:, floor:, -1].argmin(axis=1)
+    planned_s, mean_s = (
+        np.ascontiguousarray(np.take_along_axis(times_s, fastest[:, None, None], axis=1)[:, 0])
+        for times_s in (latency_s, expected_s)
+    )
+    return Shared(choices, alone, fastest, planned_s, mean_s, horizon_s, True)
+
+
+def full_batch(row_s: Floats, horizon_s: float) -> int:
+    """The largest batch of FULL: with more, not even a request that has just arrived would be in time.
+
+    row_s: shape (largest batch + 1,), seconds by items; place 0 is unused.
+    """
+    in_time = np.flatnonzero(row_s[1:] <= horizon_s)
+    return int(in_time[-1]) + 1 if in_time.size else 1
+
+
+def full_needs_s(row_s: Floats, horizon_s: float) -> Floats:
+    """Seconds that the most urgent needs to be answered in a full batch, by how many wait; the last for more."""
+    return row_s[: full_batch(row_s, horizon_s) + 1]
 
 
 def _bucket_bounds(times_s: Floats, buckets: int) -> Floats:
@@ -153,16 +254,19 @@ def _pair(
 ) -> tuple[int, int]:
     """Batch and variant of one cell. times_s: shape (variants, batches), batch 1 first."""
     if bounds_s is not None:
-        covered = np.flatnonzero(bounds_s <= slack_s)
-        bound_s = bounds_s[covered[-1]] if covered.size else times_s.min()
-        return _bucket_pair(times_s, bounds_s[covered[-1] - 1] if covered.size > 1 else 0.0, bound_s, queued)
+        place = max(0, int((bounds_s <= slack_s).sum()) - 1)  # below all buckets: the lowest drains the queue
+        taken, number = _bucket_pair(times_s, bounds_s[place - 1] if place else 0.0, bounds_s[place])
+        return min(taken, queued), number
     in_time = times_s[:, :queued] <= slack_s
     if not in_time.any():  # late already: whatever is answered soonest, as many as come along for nothing
         number = int(times_s[:, 0].argmin())
         return _as_many(times_s[number, :queued] <= times_s[number, 0]), number
     if rule is VariantRule.SLACKFIT:
         width = NARROW if queued <= SHORT_QUEUE * times_s.shape[1] else WIDE
-        return _bucket_pair(times_s, slack_s * (1 - width), slack_s, queued)
+        taken, number = _bucket_pair(times_s, slack_s * (1 - width), slack_s)
+        if queued < taken:  # the most accurate variant that takes no longer: it costs nothing
+            number = int(np.flatnonzero(times_s[:, queued - 1] <= times_s[number, taken - 1])[-1])
+        return min(taken, queued), number
     if rule is VariantRule.MAXBATCH:
         taken = int(np.flatnonzero(in_time.any(axis=0))[-1]) + 1
         return taken, int(np.flatnonzero(in_time[:, taken - 1])[-1])
@@ -170,22 +274,16 @@ def _pair(
     return _as_many(in_time[number]), number
 
 
-def _bucket_pair(times_s: Floats, above_s: float, bound_s: float, queued: int) -> tuple[int, int]:
+def _bucket_pair(times_s: Floats, above_s: float, bound_s: float) -> tuple[int, int]:
     """The pair of the largest batch in a bucket (above, bound]; of equal batches the most accurate.
 
-    Where fewer wait than its batch, those are answered by the most accurate variant that takes no longer than the
-    pair: the published rule keeps the pair's variant, and gives away accuracy that costs nothing.
+    SlackFit does not say which of equal batches it takes.
     """
     inside = (times_s > above_s) & (times_s <= bound_s)
     if not inside.any():  # an empty bucket: what fits the slack next below it
         inside = times_s == times_s[times_s <= bound_s].max()
     taken = int(np.flatnonzero(inside.any(axis=0))[-1]) + 1
-    number = int(np.flatnonzero(inside[:, taken - 1])[-1])
-    if queued < taken:
-        pair_s = times_s[number, taken - 1]
-        number = int(np.flatnonzero(times_s[:, queued - 1] <= pair_s)[-1])
-        taken = queued
-    return taken, number
+    return taken, int(np.flatnonzero(inside[:, taken - 1])[-1])
 
 
 def _as_many(in_time: NDArray[np.bool_]) -> int:

@@ -8,28 +8,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule, QosTables
-from mark.dispatch.qos_policy import QosNetwork
-from mark.dispatch.slackfit import Choices, Floats, VariantRule, build_choices
+from mark.dispatch.slackfit import Choices, Floats, Shared, VariantRule, build_choices, share
 from mark.domain.errors import Misconfigured
 from mark.domain.models.variants import VariantTable
 
 FIXED_PREFIX = f"{VariantRule.FIXED}:"
+CENTRAL_PREFIX = "central:"
 
 
 @dataclass(frozen=True, slots=True)
 class VariantDispatch:
-    """A rule that chooses variants, and the variant of the rule that has one."""
+    """A rule that chooses variants, and the variant of the rule that has one.
+
+    is_central: requests wait in one queue for all instances, by deadline; else each instance has its own.
+    """
 
     rule: VariantRule | QosRule = VariantRule.SLACKFIT
     variant: str | None = None
+    is_central: bool = False
+
+    def __post_init__(self) -> None:
+        if self.is_central and isinstance(self.rule, QosRule):
+            raise Misconfigured(f"{self.rule} decides for each instance's own queue: leave {CENTRAL_PREFIX} out")
 
     def __str__(self) -> str:
-        return self.rule.value if self.variant is None else f"{FIXED_PREFIX}{self.variant}"
+        rule = self.rule.value if self.variant is None else f"{FIXED_PREFIX}{self.variant}"
+        return f"{CENTRAL_PREFIX}{rule}" if self.is_central else rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +61,8 @@ class VariantServing:
     """The variants of one model as they are served.
 
     floor: number of the least accurate variant that may answer. max_batch: the largest batch by instance type.
-    late: by instance type, the factor on expected times at which a choice must still be in time.
+    late: by instance type, the factor on expected times at which a choice must still be in time. weights: those of
+    the learned rule for `learned_pool`, as text (`qos_policy.network_text`); empty for the others.
     """
 
     table: VariantTable
@@ -61,6 +71,7 @@ class VariantServing:
     max_batch: Mapping[str, int]
     late: Mapping[str, float]
     deadlines: QualityDeadlines = QualityDeadlines()
+    weights: str = ""
 
     def __post_init__(self) -> None:
         name = self.dispatch.variant
@@ -141,7 +152,7 @@ class VariantServing:
         if self.dispatch.rule is QosRule.LEARNED:
             return self.learned_pool().tables
         pool = self._qos_pool(self.table.max_batch)
-        return pool.tables._replace(share=np.ones(len(self.types)))
+        return pool.tables._replace(share=np.ones(len(self.types)), price=pool.price * pool.share)
 
     def learned_pool(self) -> QosPool:
         """The pool that the policy of an instance with its own queue is learned on: one device that never waits.
@@ -159,7 +170,7 @@ class VariantServing:
                 f"{QosRule.LEARNED} is trained for a hard deadline of {HARD_S / SOFT_S:g} times the soft one: "
                 "leave objective.hard_deadline_ms out"
             )
-        return replace(self._qos_pool(self.max_batch[self.types[0]]), waits=False)
+        return replace(self._qos_pool(self.max_batch[self.types[0]]), waits=False, fade_s=HARD_S - SOFT_S)
 
     def _qos_pool(self, most: int) -> QosPool:
         """One instance of each type, in batches of up to `most`. A batch that a type does not run has no time."""
@@ -175,7 +186,10 @@ class VariantServing:
             for kind in self.types
         }
         kappa = tuple(variant.accuracy for variant in self.table.variants[self.floor :])
-        return QosPool(devices=dict.fromkeys(self.types, 1), sizes=sizes, delay_s=delay_s, kappa=kappa)
+        fade_s = self.deadlines.hard_s / self.deadlines.soft_s - 1
+        return QosPool(
+            devices=dict.fromkeys(self.types, 1), sizes=sizes, delay_s=delay_s, kappa=kappa, fade_s=fade_s
+        )
 
     def choices(self, horizon_s: float, speed: float = 1.0) -> Choices:
         """The table of decisions, for a request that has `horizon_s` left when it arrives.
@@ -185,25 +199,19 @@ class VariantServing:
         if isinstance(self.dispatch.rule, QosRule):
             nothing = np.zeros((1, 1, 1), np.int64)
             return Choices(nothing, nothing, 1.0)
-        late = np.array([self.late[name] for name in self.types])[:, None, None]
-        most = max(self.max_batch.values())
         fixed = None if self.dispatch.variant is None else self.table.number(self.dispatch.variant)
-        latency_s = (self.latency_s(speed) * late)[:, :, : most + 1]
+        latency_s = self._late_s(speed)
         return build_choices(self.dispatch.rule, latency_s, horizon_s=horizon_s, fixed=fixed, floor=self.floor)
 
+    def shared(self, choices: Choices, horizon_s: float, speed: float = 1.0) -> Shared:
+        """The decisions about a queue that all instances have in common. choices: those of `choices`."""
+        assert isinstance(self.dispatch.rule, VariantRule), "rules that weigh quality have a queue an instance"
+        late_s = self._late_s(speed)
+        expected_s = self.latency_s(speed)[:, :, : late_s.shape[2]]
+        return share(self.dispatch.rule, choices, late_s, expected_s, horizon_s=horizon_s, floor=self.floor)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnedServing(VariantServing):
-    """The variants of a model in a replay by the learned rule. network: its weights, for `learned_pool`.
-
-    A class of its own, because what a live service is told of its variants holds no arrays.
-    """
-
-    network: QosNetwork = field(compare=False)
-
-
-def with_network(serving: VariantServing, network: QosNetwork) -> LearnedServing:
-    """The same, served by these weights."""
-    return LearnedServing(
-        **{item.name: getattr(serving, item.name) for item in fields(VariantServing)}, network=network
-    )
+    def _late_s(self, speed: float) -> Floats:
+        """Seconds at which a choice must still be in time. shape (types, variants, largest batch + 1)."""
+        late = np.array([self.late[name] for name in self.types])[:, None, None]
+        times_s: Floats = self.latency_s(speed) * late
+        return times_s[:, :, : max(self.max_batch.values()) + 1]

@@ -3,47 +3,60 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from statistics import fmean
+from typing import Literal, NamedTuple
 
 from mark.domain.errors import Misconfigured
+
+Groups = tuple[tuple[str, ...], ...]
+"""Groups of layers that share one choice, each as patterns of names."""
 
 
 class Control(NamedTuple):
     """The control tuple (D, E, W) that chooses one subnet."""
 
-    #: D: blocks that run in each stage, from its first one.
+    #: D: blocks that run in each stage.
     depths: tuple[int, ...]
-    #: E: share of the channels inside each block.
-    expand: float
-    #: W: share of the channels between blocks.
-    width: float
+    #: E: share of each group inside blocks.
+    expands: tuple[float, ...]
+    #: W: share of each group between blocks.
+    widths: tuple[float, ...]
 
     @property
     def variant(self) -> str:
-        """The subnet's name: `d2-4-e0.5-w0.75`."""
-        return f"d{'-'.join(map(str, self.depths))}-e{self.expand:g}-w{self.width:g}"
+        """The subnet's name: `d2-4-e0.5-w0.75`; with a share a group where they differ, as in `e0.5-1`."""
+        return f"d{'-'.join(map(str, self.depths))}-e{_shares_text(self.expands)}-w{_shares_text(self.widths)}"
+
+
+def _shares_text(shares: tuple[float, ...]) -> str:
+    different = shares if len(set(shares)) > 1 else shares[:1] or (1.0,)
+    return "-".join(f"{share:g}" for share in different)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticSpace:
     """Elastic parts of a network, by the names of its modules, and the choices for each.
 
-    `inner` and `outer` are patterns of names, with `*` for any text. Layers that no pattern names keep all their
-    outputs, and take as many inputs as come.
+    `inner` and `outer` are groups of layers, each group a tuple of patterns of names with `*` for any text. The
+    layers of a group share one choice: one group for all blocks, or one for each. Layers that no group names keep
+    all their outputs, and take as many inputs as come. Of an attention the share is one of its heads.
     """
 
-    #: Sequences of blocks, of which the first ones run: elastic depth.
+    #: Sequences of blocks, of which some run: elastic depth.
     stages: tuple[str, ...]
     depths: tuple[int, ...]
     #: Layers whose outputs stay within a block: elastic expand ratio.
-    inner: tuple[str, ...]
+    inner: Groups
     expands: tuple[float, ...]
     #: Layers whose outputs leave a block, and those before the first one: elastic width.
-    outer: tuple[str, ...]
+    outer: Groups
     widths: tuple[float, ...]
+    #: Blocks that run: the first ones, or ones spread evenly over the stage.
+    kept: Literal["first", "even"] = "first"
 
     def __post_init__(self) -> None:
         for name, values in (("depths", self.depths), ("expands", self.expands), ("widths", self.widths)):
@@ -54,33 +67,69 @@ class ElasticSpace:
         for name, shares in (("expands", self.expands), ("widths", self.widths)):
             if not (math.isfinite(shares[-1]) and shares[0] > 0 and shares[-1] == 1.0):
                 raise Misconfigured(f"elastic space: {name} are shares above 0, and the last one is 1")
+        for name, groups in (("inner", self.inner), ("outer", self.outer)):
+            if not all(isinstance(patterns, tuple) and patterns for patterns in groups):
+                raise Misconfigured(f"elastic space: each group of {name} is a tuple of patterns, not {groups}")
+
+    def running(self, depth: int) -> tuple[int, ...]:
+        """Places of the blocks that run in a stage of that depth."""
+        blocks = self.depths[-1]
+        return tuple(block if self.kept == "first" else block * blocks // depth for block in range(depth))
+
+    def choices(self, depths: tuple[int, ...]) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        """Shares that each group of `inner` and of `outer` can have: 1 alone where its blocks do not run."""
+        skipped = tuple(
+            f"{stage}.{block}."
+            for stage, depth in zip(self.stages, depths, strict=True)
+            for block in range(self.depths[-1])
+            if block not in self.running(depth)
+        )
+
+        def of(groups: Groups, shares: tuple[float, ...]) -> tuple[tuple[float, ...], ...]:
+            return tuple((1.0,) if all(p.startswith(skipped) for p in patterns) else shares for patterns in groups)
+
+        return of(self.inner, self.expands), of(self.outer, self.widths)
 
     def __len__(self) -> int:
-        return math.prod((*(len(self.depths) for _ in self.stages), len(self.expands), len(self.widths)))
+        return sum(
+            math.prod(len(shares) for groups in self.choices(depths) for shares in groups)
+            for depths in product(self.depths, repeat=len(self.stages))
+        )
 
     def __contains__(self, control: object) -> bool:
         return (
             isinstance(control, Control)
             and len(control.depths) == len(self.stages)
             and set(control.depths) <= set(self.depths)
-            and control.expand in self.expands
-            and control.width in self.widths
+            and all(
+                len(chosen) == len(groups) and all(map(operator.contains, groups, chosen))
+                for chosen, groups in zip(control[1:], self.choices(control.depths), strict=True)
+            )
         )
 
     def controls(self) -> Iterator[Control]:
         """Every control tuple, the smallest first and the largest last."""
-        depths = product(self.depths, repeat=len(self.stages))
-        return (Control(*choice) for choice in product(depths, self.expands, self.widths))
+        for depths in product(self.depths, repeat=len(self.stages)):
+            inner, outer = self.choices(depths)
+            for expands, widths in product(product(*inner), product(*outer)):
+                yield Control(depths, expands, widths)
+
+    def drawn(self, pick: Callable[[int], int]) -> Control:
+        """A subnet by choices made one after another. pick: a place below the number it gets."""
+        depths = tuple(self.depths[pick(len(self.depths))] for _ in self.stages)
+        inner, outer = self.choices(depths)
+        expands = tuple(shares[pick(len(shares))] for shares in inner)
+        return Control(depths, expands, tuple(shares[pick(len(shares))] for shares in outer))
 
     @property
     def smallest(self) -> Control:
         """Fewest blocks and channels."""
-        return Control((self.depths[0],) * len(self.stages), self.expands[0], self.widths[0])
+        return self.drawn(lambda _: 0)
 
     @property
     def largest(self) -> Control:
         """All blocks and channels: the network as it was wrapped."""
-        return Control((self.depths[-1],) * len(self.stages), self.expands[-1], self.widths[-1])
+        return self.drawn(lambda choices: choices - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +176,22 @@ class TrainedSupernet:
     #: Subnets evenly spaced in cost from the least to the greatest, six at most, and their size when extracted.
     six: tuple[str, ...]
     six_bytes: int
-    #: Means over all that is calibrated, on the examples to judge by.
-    mean_accuracy: float
-    mean_shared_accuracy: float
     subnets: tuple[Subnet, ...]
+
+    @property
+    def mean_accuracy(self) -> float:
+        """Of the front."""
+        return fmean(subnet.accuracy for subnet in self.subnets)
+
+    @property
+    def mean_shared_accuracy(self) -> float:
+        """Of the front, with the largest subnet's statistics for all."""
+        return fmean(subnet.shared_accuracy for subnet in self.subnets)
+
+    @property
+    def largest_ratio(self) -> float:
+        """Bytes that serve all subnets over those of the largest one alone, which is the network itself."""
+        return self.memory_bytes / (self.memory_bytes - self.statistics_bytes)
 
     @property
     def memory_ratio(self) -> float:

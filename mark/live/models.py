@@ -24,14 +24,13 @@ from mark.config.service import Mode, ServedSettings, Sharing
 from mark.config.settings import Settings
 from mark.config.telemetry import telemetry_of
 from mark.dispatch.policy import Routing
-from mark.dispatch.qos import QosRule
-from mark.dispatch.slackfit import VariantRule
 from mark.domain.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.versions import functions_of
 from mark.domain.objective import Slo
 from mark.domain.plan import Excuse
 from mark.live.backend_specs import Tensors, backend_spec, can_switch, has_packages, tensors_of
+from mark.offline.learned_policy import policy_reader
 from mark.offline.own_model.targets import existing_source
 from mark.offline.workloads import chosen_workload, each_seeded
 from mark.plugins.packages import REQUIREMENTS
@@ -246,13 +245,12 @@ def _check_streams(entry: ServedSettings, slo: Slo, has_queue: bool, has_variant
 def _wishes(settings: Settings, entry: ServedSettings) -> VariantWishes | None:
     """Wishes for the model's variants; None for a backend that has one. Errors: Misconfigured."""
     wishes, backend = chosen_variants(settings), entry.backend
-    if wishes.dispatch is not None and isinstance(wishes.dispatch.rule, QosRule):
+    if wishes.dispatch is not None and wishes.dispatch.is_central:
         raise Misconfigured(
-            f"the dispatch rule {wishes.dispatch} is for replays (mark simulate): let dispatch name "
-            f"{VariantRule.SLACKFIT}, {VariantRule.MAXBATCH}, {VariantRule.MAXACC} or fixed:VARIANT here"
+            f"the dispatch rule {wishes.dispatch} is for replays (mark simulate): leave out central: here"
         )
     if backend.kind == "emulated" or (backend.kind == "python" and can_switch(backend)):
-        return wishes
+        return replace(wishes, read_policy=policy_reader(settings))
     if wishes != VariantWishes():
         lacks = "its class has no method switch(variant)" if backend.kind == "python" else "its server runs one"
         raise Misconfigured(

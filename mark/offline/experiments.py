@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
@@ -11,18 +11,17 @@ from mark.cloudmodel.world import WORLDS
 from mark.config.policies import ALL, chosen_overrides, chosen_policies, chosen_variants, usable_cache
 from mark.config.served import as_rolled_out
 from mark.config.settings import (
-    USUAL_QOS_POLICY,
     ManagedSettings,
     OverflowSettings,
     PolicySettings,
     Settings,
 )
-from mark.dispatch.qos import QosPool, QosRule
-from mark.dispatch.qos_policy import QosNetwork
+from mark.dispatch.qos import QosRule
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.offering import Market
+from mark.offline.learned_policy import learned_policy, policy_reader
 from mark.offline.trace_source import given_trace
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster
@@ -32,9 +31,7 @@ from mark.report.terminal import Report
 from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
-from mark.simulator.qos.checkpoint import Made, read_checkpoint, train_command
 from mark.simulator.qos.drawn_load import daily_load
-from mark.simulator.qos.policy_gradient import Progress
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 
@@ -145,20 +142,6 @@ def replayed_commitments(footprint: Footprint, owned: Commitments | None = None)
     return replace(owned, zones=footprint.zones).without_terms()
 
 
-def policy_reader(settings: Settings) -> Callable[[QosPool], QosNetwork]:
-    """Reads the weights of the learned rule from the file that the settings name."""
-
-    def read(pool: QosPool) -> QosNetwork:
-        return _learned(settings, pool)[0].best
-
-    return read
-
-
-def _learned(settings: Settings, pool: QosPool) -> tuple[Progress, Made]:
-    path = settings.qos_policy or USUAL_QOS_POLICY
-    return read_checkpoint(path, pool, train_command(settings.model))
-
-
 def learned_days(settings: Settings, experiment: Experiment) -> int:
     """Days of the replay that the policy of the learned rule was trained on; 0 where another rule serves.
 
@@ -174,7 +157,7 @@ def learned_days(settings: Settings, experiment: Experiment) -> int:
         load = daily_load(trace)
     except Misconfigured:
         return 0
-    _, made = _learned(settings, serving.learned_pool())
+    _, made = learned_policy(settings, serving.learned_pool())
     replayed = load.days_between(workload.start_s, workload.end_s)
     return sum(day in made.days for day in load.day_hashes(replayed))
 

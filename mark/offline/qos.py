@@ -24,10 +24,10 @@ from mark.simulator.qos.drawn_load import DailyLoad, daily_load
 from mark.simulator.qos.episode import PAPER, Conditions, Scheduler
 from mark.simulator.qos.judge import Jobs, judge_scheduler, outcome_of, still_clock
 from mark.simulator.qos.learned import Lesson, learn
-from mark.studies.fang.published import FIXED, HEURISTIC, LEARNED, SCHEDULERS, pool_of
+from mark.studies.fang.published import pool_of
 
 USUAL_POOL = "p2.xlarge=1"
-LEARNED_JOB, JUDGED_JOB = 300.0, 600.0
+LEARNED_JOB, JUDGED_JOB = 600.0, 600.0
 """Lengths of streams, in soft deadlines."""
 JOB_BETWEEN = 10.0, 3600.0
 """Bounds of a stream to learn from, in soft deadlines."""
@@ -46,6 +46,8 @@ class TrainOptions:
     iterations: int
     #: Length of a stream; None for LEARNED_JOB of the pool's seconds.
     job_s: float | None
+    #: Whether it learns by the paper's reward.
+    windowed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,7 @@ class QosDocument(TypedDict):
     #: Queries without an answer.
     dropped_percent: float
     decisions: int
-    #: Decisions of the heuristic, because the network gave no number.
+    #: Decisions of the heuristic, because the network gave no number or had not learned from such a state.
     fallback_decisions: int
     #: How many fewer than of a clock that asks every device each hundredth of a soft deadline.
     fewer_actions_percent: float
@@ -123,6 +125,7 @@ def train_scheduler(options: TrainOptions, settings: Settings, *, as_json: bool)
         iterations=options.iterations,
         seed=settings.seed,
         conditions=conditions,
+        windowed=options.windowed,
     )
     with progress() as report:
         state = learn(
@@ -196,9 +199,9 @@ def evaluate_scheduler(options: EvaluateOptions, settings: Settings, *, as_json:
 
 
 def _scheduler(options: EvaluateOptions, pool: QosPool, load: DailyLoad) -> Scheduler:
-    if options.scheduler not in SCHEDULERS:
-        raise unknown("scheduler", options.scheduler, SCHEDULERS)
-    if options.scheduler == LEARNED:
+    if options.scheduler not in list(QosRule):
+        raise unknown("scheduler", options.scheduler, list(QosRule))
+    if options.scheduler == QosRule.LEARNED:
         state, made = read_checkpoint(options.policy, pool, train_command(options.model))
         known = sum(day in made.days for day in load.day_hashes(load.judged))
         # its own trace is parted by place: a judged day may well look like a learned one
@@ -210,8 +213,7 @@ def _scheduler(options: EvaluateOptions, pool: QosPool, load: DailyLoad) -> Sche
         if made.qps != options.qps:
             note(f"trained at {made.qps:g} queries/s, judged at {options.qps:g}")
         return LearnedScheduler(state.best, clock=still_clock)
-    plain: dict[str, Scheduler] = {FIXED: fixed_choice, HEURISTIC: heuristic_choice}
-    return plain[options.scheduler]
+    return fixed_choice if options.scheduler == QosRule.FIXED else heuristic_choice
 
 
 def _pool(model: str | None, devices: str | None, settings: Settings) -> tuple[QosPool, Conditions]:

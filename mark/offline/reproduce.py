@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, unknown
-from mark.offline.trace_source import given_trace
+from mark.offline.trace_source import TraceReading, given_trace, read_place
 from mark.plugins.load import build_forecaster
 from mark.report.files import write_json, write_whole
 from mark.report.terminal import note, progress, show, show_json
@@ -16,15 +16,19 @@ from mark.simulator.engine.compiled import compiled_central_kernel, compiled_ker
 from mark.studies.registry import STUDIES, Study, StudyContext
 
 
-def reproduce_study(name: str, settings: Settings, *, pairs: Path | None = None, as_json: bool) -> None:
+def reproduce_study(
+    name: str, settings: Settings, *, pairs: Path | None = None, others: Sequence[Path] = (), as_json: bool
+) -> None:
     """Run a study, print it, and with `out` write its document and its plots there."""
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
     if pairs is not None and not name.startswith("hetsev-fig"):
         raise Misconfigured(f"{name} reads no pairs: leave out --pairs, or name hetsev-fig5, -fig6 or -fig7")
+    if others and name != "fang-loads":
+        raise Misconfigured(f"{name} judges on no other trace: leave out --others, or name fang-loads")
     with progress() as report:
         report(f"reproducing {name}", 0.0)
-        study = STUDIES[name](study_context(settings, pairs=pairs, report=report))
+        study = STUDIES[name](study_context(settings, pairs=pairs, others=others, report=report))
     if as_json:
         show_json(study.document())
     else:
@@ -34,10 +38,14 @@ def reproduce_study(name: str, settings: Settings, *, pairs: Path | None = None,
 
 
 def study_context(
-    settings: Settings, *, pairs: Path | None = None, report: Callable[[str, float], None] = lambda *_: None
+    settings: Settings,
+    *,
+    pairs: Path | None = None,
+    others: Sequence[Path] = (),
+    report: Callable[[str, float], None] = lambda *_: None,
 ) -> StudyContext:
-    """Input of a study by these settings: seed, trace, and the user's cache."""
-    cache = usable_cache()
+    """Input of a study by these settings: seed, trace, and the user's cache. others: traces beside it."""
+    cache, reading = usable_cache(), TraceReading.of(settings)
     return StudyContext(
         kernel=compiled_kernel(cache),
         central_kernel=lambda: compiled_central_kernel(cache),
@@ -47,6 +55,7 @@ def study_context(
         seed=settings.seed,
         trace=given_trace(settings),
         pairs=pairs,
+        others=tuple(read_place(str(path), reading) for path in others),
         progress=report,
     )
 

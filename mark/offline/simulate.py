@@ -45,6 +45,7 @@ from mark.report.runs.runs_table import comparison_table
 from mark.report.terminal import Report, note
 from mark.simulator.engine.central_plane import CentralServing
 from mark.simulator.engine.compiled import compiled_central_code
+from mark.simulator.engine.data_plane import NO_LAMBDA
 from mark.simulator.experiment import Experiment, Yardsticks
 from mark.simulator.workload import Workload
 
@@ -181,9 +182,7 @@ def _run_all(
 def central_serving(experiment: Experiment, policy: CentralPolicy) -> CentralServing:
     """The central queue with its compiled decisions. Misconfigured where Lambda would take part."""
     if experiment.bundle(KAIROS).controller.overflow is not None:
-        raise Misconfigured(
-            "a replay with a central queue has no Lambda: leave it out with offerings.overflow: false"
-        )
+        raise Misconfigured(NO_LAMBDA)
     return CentralServing(policy, compiled_central_code(usable_cache()))
 
 

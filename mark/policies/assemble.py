@@ -18,8 +18,8 @@ from mark.catalog.standbys import Surges, cheapest_standby, within_credits
 from mark.cloudmodel.noise import noise_quantile, second_quantile
 from mark.controller.policy import StandbyPolicy
 from mark.dispatch.qos import HARD_S, SOFT_S, QosRule
-from mark.dispatch.qos_policy import QosNetwork
-from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing, with_network
+from mark.dispatch.qos_policy import network_text
+from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing
 from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
@@ -292,16 +292,17 @@ def profiles_and_variants(spec: PolicySpec) -> tuple[ProfileSet, VariantServing 
         **_batches(spec, table, dispatch, floor),
     )
     if dispatch.rule is QosRule.LEARNED:
-        serving = with_network(serving, _learned(wishes, serving))
+        serving = replace(serving, weights=_learned(wishes, serving))
     return _on_variant(spec, dispatch.variant or counted), serving
 
 
-def _learned(wishes: VariantWishes, serving: VariantServing) -> QosNetwork:
+def _learned(wishes: VariantWishes, serving: VariantServing) -> str:
     if wishes.read_policy is None:
         raise Misconfigured(
-            f"the dispatch rule {QosRule.LEARNED} is for replays (mark simulate): name {QosRule.HEURISTIC}"
+            f"the dispatch rule {QosRule.LEARNED} needs a policy, which `mark simulate` and `mark up` read: name "
+            f"{QosRule.HEURISTIC}"
         )
-    return wishes.read_policy(serving.learned_pool())
+    return network_text(wishes.read_policy(serving.learned_pool()))
 
 
 def _on_variant(spec: PolicySpec, variant: str) -> ProfileSet:

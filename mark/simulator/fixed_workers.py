@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.cloudmodel.noise import noise_factors, noise_quantile
-from mark.dispatch.slackfit import SLACKS, Choices, VariantRule, build_choices
+from mark.dispatch.slackfit import FREE, SLACKS, Shared, VariantRule, build_choices, full_needs_s, share
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.variants import VariantTable
 from mark.domain.objective import Slo
@@ -41,14 +41,16 @@ class VariantPolicy:
 
 
 def variant_policy(name: str, table: VariantTable) -> VariantPolicy:
-    """The policy of a name: a rule's, `fixed:VARIANT`, or `cheapest`, the least accurate variant alone."""
+    """The policy of a name: a rule's, `fixed:VARIANT`, `fixed-full:VARIANT`, or `cheapest`.
+
+    `cheapest` is the least accurate variant alone.
+    """
     if name == CHEAPEST:
         return VariantPolicy(name, VariantRule.FIXED, 0)
-    if found := re.fullmatch(r"fixed:(.+)", name):
-        return VariantPolicy(name, VariantRule.FIXED, table.number(found[1]))
-    free = [str(rule) for rule in VariantRule if rule is not VariantRule.FIXED]
-    if name not in free:
-        raise unknown("policy", name, (*free, "fixed:VARIANT", CHEAPEST))
+    if found := re.fullmatch(r"(fixed|fixed-full):(.+)", name):
+        return VariantPolicy(name, VariantRule(found[1]), table.number(found[2]))
+    if name not in FREE:
+        raise unknown("policy", name, (*map(str, FREE), "fixed:VARIANT", "fixed-full:VARIANT", CHEAPEST))
     return VariantPolicy(name, VariantRule(name))
 
 
@@ -118,19 +120,25 @@ class FixedWorkers:
                 noise=self._noise,
             ),
             self._choices(policy),
-            kernels.VariantRules(asks=False, drop_late=True, wait_s=self._slo.latency_s),
+            kernels.VariantRules(
+                asks=False, drop_late=True, wait_s=self._slo.latency_s, needs_s=self._needs_s(policy)
+            ),
             work,
         )
         return self._outcome(arrived_s, work.finish_s <= deadline_s + ROUNDING_S, work)
 
-    def _build(self, policy: VariantPolicy) -> Choices:
-        return build_choices(
-            policy.rule,
-            self._latency_s * self._planned,
-            horizon_s=self._slo.latency_s,
-            fixed=policy.fixed,
-            slacks=self._slacks,
+    def _build(self, policy: VariantPolicy) -> Shared:
+        latency_s, horizon_s = self._latency_s * self._planned, self._slo.latency_s
+        choices = build_choices(
+            policy.rule, latency_s, horizon_s=horizon_s, fixed=policy.fixed, slacks=self._slacks
         )
+        return share(policy.rule, choices, latency_s, self._latency_s, horizon_s=horizon_s)
+
+    def _needs_s(self, policy: VariantPolicy) -> Floats:
+        if policy.rule not in (VariantRule.SLACKFIT, VariantRule.FULL):
+            return kernels.ANY_TIME
+        number = int(self._latency_s[0, :, -1].argmin()) if policy.fixed is None else policy.fixed
+        return full_needs_s(self._latency_s[0, number], self._slo.latency_s)[None]
 
     def _outcome(self, arrived_s: Floats, in_time: NDArray[np.bool_], work: kernels.Work) -> VariantRun:
         accuracy = self._accuracies[work.variant[in_time]]

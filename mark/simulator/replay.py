@@ -274,7 +274,7 @@ def front_of(engine: Engine, footprint: Footprint, beside: Mapping[str, float]) 
 
 def is_steered(engine: Engine, footprint: Footprint) -> bool:
     """True where requests are let in where instances are: gateways that keep central queues need them evenly."""
-    return footprint.is_steered and not isinstance(engine, CentralEngine)
+    return footprint.is_steered and not engine.has_central_queue
 
 
 def engine_setup(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> EngineSetup:

@@ -173,7 +173,7 @@ def journal_lines(link: Link, keys: Keys, model: str, segment: int | None = None
         )
     after = "-"
     while page := link.call("XRANGE", keys.of("journal", model, number), after, "+", "COUNT", PAGE):
-        yield from (fields[b"line"] for _, fields in page)
+        yield from (fields.get(b"line", b"") for _, fields in page)
         after = f"({page[-1][0].decode()}"
 
 

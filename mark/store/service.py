@@ -129,6 +129,11 @@ class ServiceStore:
         told = (self._keys.of_version(model, version) for version in self._kept_versions(model))
         return (*self._keys.of_model(model, self.journal_segments(model)), kept, *told)
 
+    @property
+    def is_described(self) -> bool:
+        """True where it knows what the service is; a store that has lost its data does not."""
+        return bool(self._link.call("EXISTS", self._keys.of("spec")))
+
     def spec(self) -> ServiceSpec:
         """Read the service's spec; Misconfigured where there is none."""
         return spec_of(self._keys, self._link.call("GET", self._keys.of("spec")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mark.studies.fang.loads import fang_loads
 from mark.studies.fang.tables import fang_table2, fang_table4
 from mark.studies.fig8 import mark_fig8
 from mark.studies.fig9 import mark_fig9
@@ -20,10 +21,12 @@ from mark.studies.kairos.fig13 import kairos_fig13, kairos_fig14
 from mark.studies.kairos.fig16 import kairos_fig15, kairos_fig16
 from mark.studies.ratio import mark_ratio
 from mark.studies.study import Study, StudyContext
+from mark.studies.superserve.appb import superserve_appb
 from mark.studies.superserve.fig8 import superserve_fig8
 from mark.studies.superserve.fig9 import superserve_fig9
 from mark.studies.superserve.fig10 import superserve_fig10
 from mark.studies.superserve.fig11 import superserve_fig11
+from mark.studies.superserve.fig11b import superserve_fig11b
 from mark.studies.table5 import mark_table5
 
 __all__ = ["STUDIES", "Study", "StudyContext"]
@@ -46,8 +49,11 @@ STUDIES: dict[str, Callable[[StudyContext], Study]] = {
     "superserve-fig9": superserve_fig9,
     "superserve-fig10": superserve_fig10,
     "superserve-fig11": superserve_fig11,
+    "superserve-fig11b": superserve_fig11b,
+    "superserve-appb": superserve_appb,
     "fang-table2": fang_table2,
     "fang-table4": fang_table4,
+    "fang-loads": fang_loads,
     "hetsev-fig5": hetsev_fig5,
     "hetsev-fig6": hetsev_fig6,
     "hetsev-fig7": hetsev_fig7,

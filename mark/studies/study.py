@@ -7,8 +7,8 @@ None where the paper only draws a figure; `claim` then says what its text states
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
@@ -52,6 +52,8 @@ class StudyContext:
     seed: int
     #: Replaces a study's generated load where it takes one.
     trace: Trace | None = None
+    #: Other traces, of a study that judges on several.
+    others: tuple[Trace, ...] = ()
     #: Replaces the shipped slowdowns of neighbours on a GPU, where a study has such.
     pairs: Path | None = None
     #: Called with the step that runs and the share of the whole study, in [0, 1].
@@ -69,6 +71,7 @@ _UNITS = {
         "mean_rps",
         "qps",
         "best_qps",
+        "allowable_rps",
         "chosen_qps",
     ),
     "%": ("gap_percent", "mean_cut_percent", "p50_cut_percent", "p99_cut_percent", "percent_of_space"),
@@ -85,6 +88,7 @@ _UNITS = {
             "most_over_same_accuracy",
             "of_best",
             "of_bound",
+            "of_linear",
         ),
         *("over_base", "over_same_accuracy", "ratio"),
     ),
@@ -139,6 +143,8 @@ class View:
     title: str
     index: tuple[str, ...]
     quantities: tuple[str, ...]
+    #: Labels of values of columns, where they are not to stand as they are.
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +203,10 @@ def _table(view: View, rows: tuple[Row, ...]) -> Table:
     for quantity in view.quantities:
         table.add_column(quantity.replace("_", "\n"), justify="right", no_wrap=True)
     for values, found in cases.items():
-        table.add_row(*(str(value) for value in values), *(_cell(found.get(name)) for name in view.quantities))
+        table.add_row(
+            *(view.names.get(str(value), str(value)) for value in values),
+            *(_cell(found.get(name)) for name in view.quantities),
+        )
     return table
 
 

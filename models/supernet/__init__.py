@@ -24,9 +24,9 @@ class Supernet:
     space = ElasticSpace(
         stages=("stage1", "stage2"),
         depths=(2, 3, BLOCKS),
-        inner=("stage*.reduce", "stage*.mix"),
+        inner=(("stage*.reduce", "stage*.mix"),),
         expands=(0.5, 0.75, 1.0),
-        outer=("stem.0", "stage*.restore", "stage*.shortcut.0"),
+        outer=(("stem.0", "stage*.restore", "stage*.shortcut.0"),),
         widths=(0.625, 0.75, 1.0),
     )
 

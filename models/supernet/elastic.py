@@ -7,18 +7,34 @@ norms. The network stays what it was as long as the largest subnet answers.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mark.domain.errors import Misconfigured
 from mark.domain.supernet import Control, ElasticSpace
-from models.supernet.operators import LayerSelect, SubnetNorm, WeightSlice
+from models.supernet.operators import (
+    EmbeddingSlice,
+    HeadSlice,
+    LayerNormSlice,
+    LayerSelect,
+    Operator,
+    Share,
+    SubnetNorm,
+    WeightSlice,
+)
 
-Operator = LayerSelect | WeightSlice | SubnetNorm
+SLICES: Mapping[type[nn.Module], Callable[[Any, Share | None], nn.Module]] = {
+    nn.Conv2d: WeightSlice,
+    nn.Linear: WeightSlice,
+    nn.Embedding: EmbeddingSlice,
+    nn.MultiheadAttention: HeadSlice,
+}
+"""Operators for layers that a space can name."""
 
 
 class ElasticNetwork:
@@ -30,14 +46,14 @@ class ElasticNetwork:
         self._calibrated: set[Control] = set()
         _wrap(network, space)
         self.operators: tuple[Operator, ...] = tuple(
-            module for module in network.modules() if isinstance(module, (LayerSelect, WeightSlice, SubnetNorm))
+            module for module in network.modules() if isinstance(module, Operator)
         )
         self.norms = {name: module for name, module in network.named_modules() if isinstance(module, SubnetNorm)}
         self.switch(space.largest)
 
     def switch(self, control: Control) -> None:
         """Let that subnet answer from now on. Misconfigured where it is none of the space."""
-        if control not in self.space:
+        if control not in self._calibrated and control not in self.space:
             raise Misconfigured(f"{control} is no subnet of this supernet")
         self._switch(control)
 
@@ -64,7 +80,7 @@ class ElasticNetwork:
             norm.begin_calibration()
         try:
             with torch.no_grad():
-                for batch in batches:
+                for batch in batches if self.norms else ():
                     self.network(batch)
         finally:
             for norm in self.norms.values():
@@ -99,11 +115,11 @@ class ElasticNetwork:
             self._switch(self.control)
 
     def macs(self, control: Control, example: Tensor) -> int:
-        """Multiplications and additions of layers with weights, for one item."""
+        """Multiplications and additions of layers and attentions, for one item."""
         counted: list[int] = []
 
         def count(operator: Operator, items: Tensor, answer: Tensor) -> None:
-            if isinstance(operator, WeightSlice):
+            if isinstance(operator, WeightSlice | EmbeddingSlice | HeadSlice):
                 counted.append(operator.macs(items, answer))
 
         with self._in_force(control):
@@ -112,7 +128,7 @@ class ElasticNetwork:
 
     def extract(self, control: Control, example: Tensor) -> nn.Module:
         """Subnet as a plain network with copies of its weights. example: shape (1, ...)."""
-        channels: dict[WeightSlice | SubnetNorm, int] = {}
+        channels: dict[Operator, int] = {}
 
         def note(operator: Operator, items: Tensor, _answer: Tensor) -> None:
             if not isinstance(operator, LayerSelect):
@@ -146,7 +162,7 @@ class ElasticNetwork:
         """Run the example; `watch` sees what each operator gets and gives."""
 
         def hook(module: nn.Module, items: tuple[Tensor, ...], answer: Tensor) -> None:
-            assert isinstance(module, (LayerSelect, WeightSlice, SubnetNorm))
+            assert isinstance(module, Operator)
             watch(module, items[0], answer)
 
         handles = [operator.register_forward_hook(hook) for operator in self.operators]
@@ -181,19 +197,26 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
 def _wrap(network: nn.Module, space: ElasticSpace) -> None:
     """Put the operators in place. Misconfigured where a name of the space fits nothing."""
     modules = dict(network.named_modules())
-    layers = [name for name, module in modules.items() if type(module) in {nn.Conv2d, nn.Linear}]
-    shares = dict.fromkeys(_named(layers, space.outer), "width")
-    shares |= dict.fromkeys(_named(layers, space.inner), "expand")
+    layers = [name for name, module in modules.items() if type(module) in SLICES]
+    shares: dict[str, Share] = {}
+    for group, patterns in enumerate(space.outer):
+        shares |= dict.fromkeys(_named(layers, patterns), Share("widths", group))
+    for group, patterns in enumerate(space.inner):
+        shares |= dict.fromkeys(_named(layers, patterns), Share("expands", group))
     for name, module in modules.items():
-        if isinstance(module, nn.Conv2d | nn.Linear) and name in layers:
-            network.set_submodule(name, WeightSlice(module, shares.get(name)))
+        if type(module) in SLICES:
+            network.set_submodule(name, SLICES[type(module)](module, shares.get(name)))
         elif isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
             network.set_submodule(name, SubnetNorm(module))
+        elif isinstance(module, nn.LayerNorm):
+            network.set_submodule(name, LayerNormSlice(module))
     for place, name in enumerate(space.stages):
         stage = modules.get(name)
-        if not isinstance(stage, nn.Sequential) or len(stage) != space.depths[-1]:
-            raise Misconfigured(f"stage {name!r} must be an nn.Sequential of {space.depths[-1]} blocks")
-        network.set_submodule(name, LayerSelect(stage, place))
+        if not isinstance(stage, nn.Sequential | nn.ModuleList) or len(stage) != space.depths[-1]:
+            raise Misconfigured(
+                f"stage {name!r} must be an nn.Sequential or nn.ModuleList of {space.depths[-1]} blocks"
+            )
+        network.set_submodule(name, LayerSelect(stage, place, space))
 
 
 def _named(layers: Sequence[str], patterns: Sequence[str]) -> set[str]:
@@ -201,8 +224,6 @@ def _named(layers: Sequence[str], patterns: Sequence[str]) -> set[str]:
     for pattern in patterns:
         matching = {name for name in layers if fnmatchcase(name, pattern)}
         if not matching:
-            raise Misconfigured(
-                f"no convolution or linear layer is named {pattern!r}; there are {', '.join(layers)}"
-            )
+            raise Misconfigured(f"no layer that can be sliced is named {pattern!r}; there are {', '.join(layers)}")
         found |= matching
     return found

@@ -9,52 +9,73 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import NamedTuple, Self
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from mark.domain.errors import Misconfigured
-from mark.domain.supernet import Control
+from mark.domain.supernet import Control, ElasticSpace
 
 
 class LayerSelect(nn.Sequential):
-    """A stage of blocks, of which the first ones run. `place`: of the stage in the control's depths."""
+    """A stage of blocks, of which some run: those that it passes items through, or that a network iterates over.
 
-    def __init__(self, stage: nn.Sequential, place: int) -> None:
+    `place`: of the stage in the control's depths.
+    """
+
+    def __init__(self, stage: nn.Sequential | nn.ModuleList, place: int, space: ElasticSpace) -> None:
         super().__init__(OrderedDict(stage.named_children()))
-        self._place = place
-        self._running: tuple[nn.Module, ...] = tuple(self.children())
+        self._listed, self._place = isinstance(stage, nn.ModuleList), place
+        blocks = tuple(self.children())
+        self._by_depth = {depth: tuple(blocks[block] for block in space.running(depth)) for depth in space.depths}
+        self._running = blocks
 
     def switch(self, control: Control) -> None:
         """Run as many blocks as the control says."""
-        self._running = tuple(self.children())[: control.depths[self._place]]
+        self._running = self._by_depth[control.depths[self._place]]
 
-    def forward(self, items: Tensor) -> Tensor:
-        """Pass the items through the blocks that run."""
-        for block in self._running:
-            items = block(items)
-        return items
+    def __iter__(self) -> Iterator[nn.Module]:
+        return iter(self._running)
 
-    def extracted(self) -> nn.Sequential:
+    def extracted(self) -> nn.Module:
         """The running blocks as a plain stage."""
-        names = list(self._modules)[: len(self._running)]
-        return nn.Sequential(OrderedDict(zip(names, self._running, strict=True)))
+        if self._listed:
+            return nn.ModuleList(self._running)
+        return nn.Sequential(
+            OrderedDict((name, one) for name, one in self.named_children() if one in self._running)
+        )
 
 
-class WeightSlice(nn.Module):
-    """A convolution or a linear layer, of which the first outputs are computed from the inputs that come.
+class Share(NamedTuple):
+    """Where a control says which share of a layer answers."""
 
-    `share`: the control's field (`expand`, `width`) that holds the share of the outputs; None for all of them.
-    """
+    field: Literal["expands", "widths"]
+    group: int
 
-    def __init__(self, layer: nn.Conv2d | nn.Linear, share: str | None) -> None:
+
+class Sliced(nn.Module):
+    """A layer of which the first outputs (or heads) answer: `kept` of the `whole`. share: None for all of them."""
+
+    def __init__(self, whole: int, share: Share | None) -> None:
         super().__init__()
-        self.weight, self.bias = layer.weight, layer.bias
-        self.outputs = self._all = layer.weight.shape[0]
+        self.kept = self._whole = whole
         self._share = share
+
+    def switch(self, control: Control) -> None:
+        """Keep the share that the control says, rounded up."""
+        if self._share is not None:
+            self.kept = math.ceil(getattr(control, self._share.field)[self._share.group] * self._whole)
+
+
+class WeightSlice(Sliced):
+    """A convolution or a linear layer, of which the first outputs are computed from the inputs that come."""
+
+    def __init__(self, layer: nn.Conv2d | nn.Linear, share: Share | None) -> None:
+        super().__init__(layer.weight.shape[0], share)
+        self.weight, self.bias = layer.weight, layer.bias
         self._convolves = isinstance(layer, nn.Conv2d)
         self._depthwise = False
         if isinstance(layer, nn.Conv2d):
@@ -62,11 +83,6 @@ class WeightSlice(nn.Module):
             if layer.padding_mode != "zeros" or not (layer.groups == 1 or self._depthwise):
                 raise Misconfigured(f"no slice of {layer}: padding must be zeros, groups one or one a channel")
             self._stride, self._padding, self._dilation = layer.stride, layer.padding, layer.dilation
-
-    def switch(self, control: Control) -> None:
-        """Compute the share of the outputs that the control says, rounded up."""
-        if self._share is not None:
-            self.outputs = math.ceil(getattr(control, self._share) * self._all)
 
     def forward(self, items: Tensor) -> Tensor:
         """items: shape (batch, channels, height, width), or (batch, ..., features) before a linear layer."""
@@ -78,7 +94,7 @@ class WeightSlice(nn.Module):
 
     def _sliced(self, inputs: int) -> tuple[Tensor, Tensor | None]:
         """Views of the weights, nothing is copied."""
-        outputs = inputs if self._depthwise else self.outputs
+        outputs = inputs if self._depthwise else self.kept
         weight = self.weight[:outputs] if self._depthwise else self.weight[:outputs, :inputs]
         return weight, None if self.bias is None else self.bias[:outputs]
 
@@ -109,6 +125,156 @@ class WeightSlice(nn.Module):
         else:
             made = nn.Linear(inputs, weight.shape[0], bias=bias is not None)
         made.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+        return made
+
+
+class EmbeddingSlice(Sliced):
+    """An embedding, of which the first channels are looked up."""
+
+    def __init__(self, layer: nn.Embedding, share: Share | None) -> None:
+        super().__init__(layer.embedding_dim, share)
+        if layer.max_norm is not None:
+            raise Misconfigured(f"no slice of {layer}: max_norm would write whole rows")
+        self.weight, self._padding = layer.weight, layer.padding_idx
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """rows: whole numbers of any shape; the answer has a vector for each."""
+        return functional.embedding(rows, self.weight[:, : self.kept], self._padding)
+
+    def channels(self, _rows: Tensor) -> int:
+        """Outputs: they do not depend on what comes."""
+        return self.kept
+
+    def macs(self, _rows: Tensor, _answer: Tensor) -> int:
+        """None, rows are looked up."""
+        return 0
+
+    def extracted(self, channels: int) -> nn.Module:
+        """A plain embedding with copies of the first channels."""
+        weight = self.weight[:, :channels].detach().clone()
+        return nn.Embedding(weight.shape[0], channels, padding_idx=self._padding, _weight=weight)
+
+
+class HeadSlice(Sliced):
+    """An attention, of which the first heads answer. It gives no attention weights.
+
+    It takes as many channels as come and gives as many. Each head keeps its size, whatever the channels.
+    """
+
+    batch_first = False
+    """Torch's transformer layers read it before they take a fast path, which would use all weights."""
+
+    def __init__(self, layer: nn.MultiheadAttention, share: Share | None) -> None:
+        super().__init__(layer.num_heads, share)
+        if (
+            layer.in_proj_weight is None
+            or layer.bias_k is not None
+            or layer.add_zero_attn
+            or not layer.batch_first
+        ):
+            raise Misconfigured(
+                f"no slice of {layer}: it must have batch_first, one width, no add_bias_kv and no add_zero_attn"
+            )
+        self.in_proj_weight, self.in_proj_bias, self.out_proj = (
+            layer.in_proj_weight,
+            layer.in_proj_bias,
+            layer.out_proj,
+        )
+        self._size: int = layer.head_dim
+        self._dropout = layer.dropout
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        *,
+        attn_mask: Tensor | None = None,
+        **_hints: bool,
+    ) -> tuple[Tensor, None]:
+        """query, key, value: shape (batch, length, channels). Masks: (batch, keys) and (queries, keys)."""
+        mask = None
+        for given in (None if key_padding_mask is None else key_padding_mask[:, None, None], attn_mask):
+            if given is not None:
+                weights = query.new_zeros(()).masked_fill(given, -math.inf) if given.dtype == torch.bool else given
+                mask = weights if mask is None else mask + weights
+        heads = [self._heads(place, items) for place, items in enumerate((query, key, value))]
+        dropout = self._dropout if self.training else 0.0
+        mixed = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], mask, dropout)
+        weight, bias = self.output(query.shape[-1])
+        return functional.linear(mixed.transpose(1, 2).flatten(2), weight, bias), None
+
+    def _heads(self, place: int, items: Tensor) -> Tensor:
+        """Queries, keys or values (place 0, 1, 2) of the heads that answer: shape (batch, heads, length, size)."""
+        weight, bias = self.inputs(place, items.shape[-1])
+        made = functional.linear(items, weight, bias)
+        return made.view(*made.shape[:2], self.kept, self._size).transpose(1, 2)
+
+    def inputs(self, place: int, channels: int) -> tuple[Tensor, Tensor | None]:
+        """Views of the weights that make queries, keys or values."""
+        first = place * self._whole * self._size
+        rows = slice(first, first + self.kept * self._size)
+        return self.in_proj_weight[rows, :channels], None if self.in_proj_bias is None else self.in_proj_bias[rows]
+
+    def output(self, channels: int) -> tuple[Tensor, Tensor | None]:
+        """Views of the weights that join the heads."""
+        bias = self.out_proj.bias
+        weight = self.out_proj.weight[:channels, : self.kept * self._size]
+        return weight, None if bias is None else bias[:channels]
+
+    def channels(self, items: Tensor) -> int:
+        """Inputs that come."""
+        return items.shape[-1]
+
+    def macs(self, items: Tensor, _answer: object) -> int:
+        """Multiplications and additions for one item of a batch that attends to itself."""
+        length = items.shape[1]
+        return length * self.kept * self._size * (4 * self.channels(items) + 2 * length)
+
+    def extracted(self, channels: int) -> nn.Module:
+        """An attention with copies of the weights that answer: torch's own where heads make up the channels."""
+        inside = self.kept * self._size
+        inputs = [self.inputs(place, channels) for place in range(3)]
+        weight, bias = self.output(channels)
+        made = nn.MultiheadAttention(inside, self.kept, self._dropout, bias=bias is not None, batch_first=True)
+        made.in_proj_weight = nn.Parameter(torch.cat([weights for weights, _ in inputs]).detach())
+        made.out_proj.weight = nn.Parameter(weight.detach().clone())
+        if bias is not None:
+            made.in_proj_bias = nn.Parameter(
+                torch.cat([biases for _, biases in inputs if biases is not None]).detach()
+            )
+            made.out_proj.bias = nn.Parameter(bias.detach().clone())
+        return made if inside == channels else HeadSlice(made, None)
+
+
+class LayerNormSlice(nn.Module):
+    """A layer norm over the channels that come; it tracks no statistics that subnets could need."""
+
+    def __init__(self, norm: nn.LayerNorm) -> None:
+        super().__init__()
+        if len(norm.normalized_shape) != 1:
+            raise Misconfigured(f"no slice of {norm}: it must normalise the last dimension alone")
+        self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
+
+    def switch(self, _control: Control) -> None:
+        """Change nothing: what comes decides."""
+
+    def forward(self, items: Tensor) -> Tensor:
+        """items: shape (batch, ..., channels)."""
+        channels = self.channels(items)
+        weight, bias = (None if part is None else part[:channels] for part in (self.weight, self.bias))
+        return functional.layer_norm(items, (channels,), weight, bias, self.eps)
+
+    def channels(self, items: Tensor) -> int:
+        """Inputs that come."""
+        return items.shape[-1]
+
+    def extracted(self, channels: int) -> nn.Module:
+        """A plain layer norm with copies of the first weights."""
+        arrays = {name: part[:channels] for name, part in self.named_parameters()}
+        made = nn.LayerNorm(channels, self.eps, elementwise_affine="weight" in arrays, bias="bias" in arrays)
+        made.load_state_dict(arrays)
         return made
 
 
@@ -215,3 +381,6 @@ class SubnetNorm(nn.Module):
         }
         made.load_state_dict(arrays, strict=False)
         return made.eval()
+
+
+Operator = LayerSelect | WeightSlice | EmbeddingSlice | HeadSlice | LayerNormSlice | SubnetNorm

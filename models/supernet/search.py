@@ -33,12 +33,16 @@ def search(
     """Evaluate the whole space where it is small; else draw some subnets and vary the best ones in one place."""
     if len(space) <= most:
         return {control: evaluate(control) for control in space.controls()}
+
+    def pick(choices: int) -> int:
+        return int(rng.integers(choices))
+
     found = {control: evaluate(control) for control in (space.smallest, space.largest)}
     tries = 0
     while len(found) < most and tries < TRIES:
         best = pareto_front(found)
         early = len(found) < most * FROM_THE_START
-        control = _drawn(space, rng) if early else _varied(space, best[int(rng.integers(len(best)))], rng)
+        control = space.drawn(pick) if early else _varied(space, best[pick(len(best))], pick)
         tries = tries + 1 if control in found else 0
         if control not in found:
             found[control] = evaluate(control)
@@ -67,20 +71,18 @@ def evenly(found: Mapping[Control, Evaluated], count: int) -> tuple[Control, ...
     return tuple(nearest)
 
 
-def _drawn(space: ElasticSpace, rng: np.random.Generator) -> Control:
-    depths = tuple(int(rng.choice(space.depths)) for _ in space.stages)
-    return Control(depths, float(rng.choice(space.expands)), float(rng.choice(space.widths)))
-
-
-def _varied(space: ElasticSpace, control: Control, rng: np.random.Generator) -> Control:
+def _varied(space: ElasticSpace, control: Control, pick: Callable[[int], int]) -> Control:
     """The control with one of its choices drawn again."""
-    other = _drawn(space, rng)
-    place = int(rng.integers(len(space.stages) + 2))
-    if place < len(space.stages):
-        depths = (*control.depths[:place], other.depths[place], *control.depths[place + 1 :])
-        return control._replace(depths=depths)
-    return (
-        control._replace(expand=other.expand)
-        if place == len(space.stages)
-        else control._replace(width=other.width)
+    other = space.drawn(pick)
+    parts, place = [list(part) for part in control], pick(sum(map(len, control)))
+    for mine, theirs in zip(parts, other, strict=True):
+        if 0 <= place < len(mine):
+            mine[place] = theirs[place]
+        place -= len(mine)
+    depths = tuple(map(int, parts[0]))
+    # Groups of blocks that do not run any more have no choice left.
+    expands, widths = (
+        tuple(share if share in choices else choices[-1] for share, choices in zip(part, groups, strict=True))
+        for part, groups in zip(parts[1:], space.choices(depths), strict=True)
     )
+    return Control(depths, expands, widths)

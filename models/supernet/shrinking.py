@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from mark.domain.supernet import Control, ElasticSpace
+from mark.domain.supernet import ElasticSpace
 from models.supernet.elastic import ElasticNetwork
 from models.training import fit
 
@@ -64,7 +64,7 @@ def _loss(elastic: ElasticNetwork, space: ElasticSpace, items: Tensor, labels: T
     if len(space) == 1:
         return loss
     taught = torch.softmax(scores.detach(), dim=1)
-    for control in (space.smallest, *(_drawn(space) for _ in range(DRAWN))):
+    for control in (space.smallest, *(space.drawn(_pick) for _ in range(DRAWN))):
         elastic.switch(control)
         scores = elastic.network(items)
         own = functional.cross_entropy(scores, labels)
@@ -72,11 +72,6 @@ def _loss(elastic: ElasticNetwork, space: ElasticSpace, items: Tensor, labels: T
     return loss
 
 
-def _drawn(space: ElasticSpace) -> Control:
-    """A subnet by torch's random numbers."""
-
-    def one(choices: int) -> int:
-        return math.floor(float(torch.rand(())) * choices)
-
-    depths = tuple(space.depths[one(len(space.depths))] for _ in space.stages)
-    return Control(depths, space.expands[one(len(space.expands))], space.widths[one(len(space.widths))])
+def _pick(choices: int) -> int:
+    """A place by torch's random numbers."""
+    return math.floor(float(torch.rand(())) * choices)

@@ -20,7 +20,7 @@ from models.supernet.elastic import ElasticNetwork
 from models.supernet.operators import Statistics, SubnetNorm
 
 Arrays = dict[str, NDArray[Any]]
-DEPTHS, SHARES = "subnets.depths", "subnets.shares"
+CONTROLS = tuple(f"subnets.{part}" for part in Control._fields)
 PARTS = ("values", "channels", "places")
 
 
@@ -30,8 +30,8 @@ def save(path: Path, elastic: ElasticNetwork) -> None:
     arrays: Arrays = {
         f"weights.{name}": tensor.detach().cpu().numpy() for name, tensor in elastic.network.state_dict().items()
     }
-    arrays[DEPTHS] = np.array([control.depths for control in controls], np.int64).reshape(len(controls), -1)
-    arrays[SHARES] = np.array([(control.expand, control.width) for control in controls], np.float64)
+    for name, parts in zip(CONTROLS, zip(*controls, strict=True), strict=True):
+        arrays[name] = np.array(parts, np.float64)
     for name, norm in elastic.norms.items():
         packed = _packed(norm, controls)
         arrays |= {f"statistics.{name}.{part}": packed[part] for part in PARTS}
@@ -53,8 +53,8 @@ def load(path: Path, elastic: ElasticNetwork) -> None:
         }
         elastic.network.load_state_dict(state)
         controls = [
-            Control(tuple(map(int, depths)), float(expand), float(width))
-            for depths, (expand, width) in zip(arrays[DEPTHS], arrays[SHARES], strict=True)
+            Control(tuple(map(int, depths)), tuple(map(float, expands)), tuple(map(float, widths)))
+            for depths, expands, widths in zip(*(arrays[name] for name in CONTROLS), strict=True)
         ]
         for name, norm in elastic.norms.items():
             _unpack(norm, controls, *(arrays[f"statistics.{name}.{part}"] for part in PARTS))

@@ -27,11 +27,11 @@ from models.supernet.shrinking import shrink
 from models.training import repeatable
 from models.weights import load_weights, save_weights
 
-CHOOSE_EVERY = 5
-"""Each fifth example that is not held out is not learned from: the Pareto front is chosen by these."""
+CHOOSE_EVERY, MOST_CHOSEN = 5, 1_000
+"""Each fifth example that is not held out is not learned from, of many only so many: they choose the front."""
 CALIBRATION_BATCHES, CALIBRATION_BATCH = 4, 128
 SIX = 6
-SWITCHES, RELOADS = 2_000, 200
+SWITCHES, RELOADS, STORED = 2_000, 200, 32
 COMPARED = 64
 """Examples on which subnets and extracted ones are compared."""
 
@@ -54,9 +54,12 @@ class Workshop:
                 norm.share(elastic.space.largest)
             found = search(elastic.space, _evaluation(elastic, batches, chosen), np.random.default_rng(seed))
             example = learned[0][:1]
-            own = {control: _accuracy(elastic, control, judged) for control in found}
-            with elastic.sharing():
-                shared = {control: _accuracy(elastic, control, judged) for control in found}
+            front = pareto_front(found)
+            own = {control: _accuracy(elastic, control, judged) for control in front}
+            with elastic.sharing():  # nothing to share without batch norms
+                shared = (
+                    {control: _accuracy(elastic, control, judged) for control in front} if elastic.norms else own
+                )
             subnets = tuple(
                 Subnet(
                     control=control,
@@ -66,7 +69,7 @@ class Workshop:
                     shared_accuracy=shared[control],
                     chosen_loss=found[control].loss,
                 )
-                for control in pareto_front(found)
+                for control in front
             )
             six = evenly(found, SIX)
             figures = TrainedSupernet(
@@ -84,8 +87,6 @@ class Workshop:
                 statistics_bytes=elastic.statistics_bytes(),
                 six=tuple(control.variant for control in six),
                 six_bytes=sum(network_bytes(elastic.extract(control, example)) for control in six),
-                mean_accuracy=float(np.mean(list(own.values()))),
-                mean_shared_accuracy=float(np.mean(list(shared.values()))),
                 subnets=subnets,
             )
         return OpenedSupernet(elastic, figures, judged[0])
@@ -159,7 +160,9 @@ class ServedSubnet:
         self.switch(variant)
         elastic.switch(self._control)
         shape, classes = tuple(example.shape[1:]), int(elastic(example).shape[1])
-        self.inputs = (TensorSpec(name="input", datatype="FP32", shape=(-1, *shape)),)
+        self._kind: type[np.generic] = np.float32 if example.is_floating_point() else np.int64
+        datatype = "INT64" if self._kind is np.int64 else "FP32"
+        self.inputs = (TensorSpec(name="input", datatype=datatype, shape=(-1, *shape)),)
         self.outputs = (
             TensorSpec(name="probabilities", datatype="FP32", shape=(-1, classes)),
             TensorSpec(name="label", datatype="INT64", shape=(-1,)),
@@ -174,7 +177,7 @@ class ServedSubnet:
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a batch with probabilities and the likeliest label."""
         self._elastic.switch(self._control)
-        items = torch.from_numpy(np.ascontiguousarray(inputs["input"], np.float32))
+        items = torch.from_numpy(np.ascontiguousarray(inputs["input"], self._kind))
         probabilities = torch.softmax(self._elastic(items.to(self._device)), dim=1).cpu().numpy()
         return {"probabilities": probabilities, "label": probabilities.argmax(axis=1)}
 
@@ -193,7 +196,8 @@ def _elastic(source: SupernetSource) -> ElasticNetwork:
 
 def _examples(source: SupernetSource, *, held_out: bool) -> Examples:
     inputs, labels = source.examples(held_out=held_out)
-    items = torch.from_numpy(np.ascontiguousarray(inputs, np.float32))
+    tokens = np.asarray(inputs).dtype == np.int64  # all else is measured, such as the brightness of bytes
+    items = torch.from_numpy(np.ascontiguousarray(inputs, np.int64 if tokens else np.float32))
     truth = torch.from_numpy(np.ascontiguousarray(labels, np.int64))
     if truth.ndim != 1 or len(items) != len(truth) or len(truth) < CHOOSE_EVERY:
         raise Misconfigured(
@@ -205,7 +209,7 @@ def _examples(source: SupernetSource, *, held_out: bool) -> Examples:
 
 def _split(items: Tensor, labels: Tensor) -> tuple[Examples, Examples]:
     """Examples to learn from, and those to choose by."""
-    chosen = torch.arange(len(labels)) % CHOOSE_EVERY == 0
+    chosen = torch.arange(len(labels)) % max(CHOOSE_EVERY, len(labels) // MOST_CHOSEN) == 0
     return (items[~chosen], labels[~chosen]), (items[chosen], labels[chosen])
 
 
@@ -257,7 +261,7 @@ def _reload_times(
     finish = _finisher(example)
     with tempfile.TemporaryDirectory(prefix="mark-supernet-") as folder:
         stored = []
-        for subnet in figures.subnets:
+        for subnet in figures.subnets[:: -(-len(figures.subnets) // STORED)]:
             network, path = elastic.extract(subnet.control, example), Path(folder) / f"{subnet.variant}.npz"
             save_weights(path, network, compress=False)
             stored.append((path, network))

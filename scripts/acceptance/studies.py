@@ -1,8 +1,8 @@
 """docs/studies.md, every published figure beside ours: `python -m scripts.acceptance.studies [STUDY...]`.
 
 Measures the studies that are named, by default those with a row that is not of this commit, and writes each at
-once to docs/studies.csv. The page is made of that file, of the papers' figures (`mark/studies/figures.py`), and of the
-names of the studies: one that is new stands there without figures until it is measured.
+once to docs/studies.csv. The page is made of that file, of the papers' figures (`mark/studies/figures.py`), and of
+the names of the studies: one that is new stands there without figures until it is measured.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEAD = """<!-- Written by `make docs` from docs/studies.csv and mark/studies; ed
 # Published figures beside ours
 
 For you if you want to know whether a paper's result holds here. `mark reproduce STUDY` repeats a row and prints
-its numbers and assumptions. `make acceptance` repeats every row. Seconds are of two cores, which other work shared.
+its numbers and assumptions. `make acceptance` repeats every row. Seconds are of two cores, shared with other work.
 *Low to high* is over models, systems or cases. [What MArk has of each paper](papers.md).
 """
 

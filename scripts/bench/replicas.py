@@ -28,12 +28,12 @@ from mark.ports import PythonModel
 from mark.serving.backends.factory import python_backend
 from mark.serving.backends.threads import limit_loaded, processors, thread_variables
 from mark.serving.profiling import measure
-from models.lstm_lm import LanguageModel
 from scripts.bench.engine import say
 from scripts.bench.load import Ask, Server, saturate, threads_s
 from scripts.bench.running import children
-from scripts.bench.servers import LSTM, REPLICAS
+from scripts.bench.servers import REPLICAS, VISION
 from scripts.bench.serving import ours, wait_until_answered
+from scripts.bench.vision import Vision
 
 BATCH, SECONDS, ROUNDS = 8, 1.0, 3
 CHOICES = (Parallelism(1, 1), Parallelism(1, 2), Parallelism(2, 1))
@@ -65,43 +65,41 @@ class Multiplied(Interpreted):
         return {"y": inputs["x"] * 2}
 
 
-TEXT = "the service answers in time"
-LSTM_BATCH, TEXTS, CONNECTIONS, WHOLE_S = 16, (1, 8), 64, 5.0
-"""Texts that a process alone takes at once, and those of a request; requests that wait for an answer."""
+IMAGE, CONNECTIONS, WHOLE_S = np.zeros((1, 16, 16), dtype=np.float32), 16, 5.0
+"""Requests that wait for an answer, of an image each."""
 
 
 def _calls(barrier: Barrier) -> tuple[int, float]:
-    """Texts that this process answers in the time, one thread, and the CPU seconds that they take."""
+    """Images that this process answers in the time, one thread, and the CPU seconds that they take."""
     os.environ.update(thread_variables(1))
-    model = LanguageModel()
+    model = Vision()
     limit_loaded(1)
-    texts = {"text": np.array([TEXT.encode()] * LSTM_BATCH, dtype=object)}
-    model.predict(texts)
+    model.predict({"image": IMAGE})
     barrier.wait()
     answered, began_s, until = 0, time.process_time(), time.perf_counter() + WHOLE_S
     while time.perf_counter() < until:
-        model.predict(texts)
-        answered += LSTM_BATCH
+        model.predict({"image": IMAGE})
+        answered += 1
     return answered, time.process_time() - began_s
 
 
 def side_by_side() -> tuple[float, float]:
-    """Texts/s of two processes without MArk, and texts for each CPU second."""
+    """Images/s of two processes without MArk, and images for each CPU second."""
     context = get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(REPLICAS.replicas, mp_context=context) as pool:
         barrier = manager.Barrier(REPLICAS.replicas)
         done = list(pool.map(_calls, [barrier] * REPLICAS.replicas))
-    texts = sum(answered for answered, _ in done)
-    return texts / WHOLE_S, texts / sum(used_s for _, used_s in done)
+    images = sum(answered for answered, _ in done)
+    return images / WHOLE_S, images / sum(used_s for _, used_s in done)
 
 
-def through_gateway(server: Server, texts: int) -> tuple[float, float]:
+def through_gateway(server: Server) -> tuple[float, float]:
     """The same of as many replicas behind the gateway: CPU of gateway, agent and replicas, not of the load."""
-    tensor = {"name": "text", "datatype": "BYTES", "shape": [texts], "data": [TEXT] * texts}
-    ask = Ask(path=f"/v2/models/{LSTM}/infer", body=json.dumps({"inputs": [tensor]}).encode())
+    tensor = {"name": "image", "datatype": "FP32", "shape": IMAGE.shape, "data": IMAGE.tolist()}
+    ask = Ask(path=f"/v2/models/{VISION}/infer", body=json.dumps({"inputs": [tensor]}).encode())
     wait_until_answered(server, ask)
     before_s = _cpu_s(server.pid)
-    rate = texts * uvloop.run(saturate(server.port, ask, seconds=WHOLE_S, connections=CONNECTIONS // texts))
+    rate = uvloop.run(saturate(server.port, ask, seconds=WHOLE_S, connections=CONNECTIONS))
     return rate, rate * WHOLE_S / (_cpu_s(server.pid) - before_s)
 
 
@@ -112,13 +110,12 @@ def _cpu_s(pid: int) -> float:
 
 def used_whole() -> None:
     """Both in turn; the ratio is of neighbours in time."""
-    with ours("whole", LSTM, core=None) as server:
-        for texts in TEXTS:
-            pairs = [(side_by_side(), through_gateway(server, texts)) for _ in range(ROUNDS)]
-            rate, by_cpu = (median(one[at] / alone[at] for alone, one in pairs) for at in (0, 1))
-            carried = median(one[0] for _, one in pairs)
-            figure = f"{rate:.2f} x by texts/s ({carried:,.0f}), {by_cpu:.2f} x by CPU"
-            say(f"{LSTM}, {texts} a request: gateway, two replicas / two processes", figure, ">= 0.9")
+    with ours("whole", VISION, core=None) as server:
+        pairs = [(side_by_side(), through_gateway(server)) for _ in range(ROUNDS)]
+    rate, by_cpu = (median(one[at] / alone[at] for alone, one in pairs) for at in (0, 1))
+    carried = median(one[0] for _, one in pairs)
+    figure = f"{rate:.2f} x by images/s ({carried:,.0f}), {by_cpu:.2f} x by CPU"
+    say("a torch model: gateway, two replicas / two processes", figure, ">= 0.9")
 
 
 async def requests_per_s(model: Callable[[], PythonModel], parallelism: Parallelism) -> float:

@@ -125,9 +125,8 @@ def quick(monkeypatch, undrawn):
     workload = Workload(trace=constant(20, duration_s=900), seed=0, start_s=600.0)
     monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)
 
-    for number in ("IMITATION_STREAMS", "STREAMS", "CHOOSE_STREAMS"):
+    for number in ("STREAMS", "CHOOSE_STREAMS"):
         monkeypatch.setattr(policy_gradient, number, 1)
-    monkeypatch.setattr(policy_gradient, "IMITATION_STEPS", 10)
 
     class Nothing:
         name = "none"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,26 @@ def test_a_wrong_flag_is_named_as_the_user_wrote_it(tmp_path):
 def test_a_key_that_stands_twice_in_a_mapping_is_refused(tmp_path):
     twice = config(tmp_path, "model: nasnet\nobjective:\n  latency_ms: 900\n  target: 0.9\n  latency_ms: 500\n")
     assert refusal(twice) == f"{twice}, line 5: latency_ms stands in line 3, too; keep one of them"
+
+
+def test_aliases_of_aliases_are_counted_as_what_they_stand_for(tmp_path: Path) -> None:
+    names = "abcdefg"
+    laughs = [f"a: &a [{', '.join('x' * 9)}]"]
+    laughs += [f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in pairwise(names)]
+    path = config(tmp_path, "\n".join(laughs))
+    assert refusal(path) == f"{path}, line 6: more than 100,000 values, aliases included"
+
+
+def test_an_alias_saves_writing_a_part_twice(tmp_path: Path) -> None:
+    models = "[{model: inception-v3, objective: &one {latency_ms: 700}}, {model: nasnet, objective: *one}]"
+    served = load_settings(config(tmp_path, f"service: {{serve: {models}}}"), {}).service.serve
+    assert [one.objective.latency_ms for one in served] == [700, 700]
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "2026-13-45"])
+def test_a_value_that_cannot_be_read_is_one_line(tmp_path: Path, value: str) -> None:
+    path = config(tmp_path, f"policy: {{max_instances: {value}}}")
+    assert refusal(path).startswith(f"{path}: ")
 
 
 def test_a_missing_or_unreadable_file_is_one_line(tmp_path):

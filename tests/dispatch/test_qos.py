@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from mark.dispatch.qos import (
     BIN_S,
     BINS,
-    BINS_BEFORE,
+    BINS_AHEAD,
     HARD_S,
+    RATE_WINDOW_S,
     SOFT_S,
     SWITCH_ABOVE,
-    QosChoice,
     QosPool,
     QosState,
     deadline_bins,
     fixed_choice,
     heuristic_choice,
+    late_arrivals,
     response_quality,
     time_utility,
 )
@@ -35,6 +36,8 @@ from mark.dispatch.qos_policy import (
     choice_action,
     feature_count,
     features,
+    network_of,
+    network_text,
 )
 from mark.domain.errors import Misconfigured
 
@@ -51,13 +54,12 @@ POOL = QosPool(
 
 @st.composite
 def states(draw: st.DrawFn) -> QosState:
-    bins = np.array(draw(st.lists(st.integers(0, 12), min_size=BINS, max_size=BINS).filter(any)))
+    left = draw(st.lists(st.floats(-1.5, 1.0), min_size=1, max_size=80))
     return QosState(
         kind=draw(st.integers(0, 1)),
-        bins=bins,
-        queued=int(bins.sum()),
+        left_s=np.sort(np.array(left)),
         rate_qps=draw(st.floats(0, 200)),
-        free=np.array([draw(st.floats(0, 1)), draw(st.floats(0, 1))]),
+        rest_s=np.array(draw(st.lists(st.floats(0, 1), min_size=3, max_size=3))),
     )
 
 
@@ -68,6 +70,8 @@ def network(pool: QosPool = POOL, scale: float = 0.1, seed: int = 0) -> QosNetwo
         inner_bias=np.zeros(HIDDEN),
         outer=rng.normal(size=(HIDDEN, action_count(pool))),
         outer_bias=np.zeros(action_count(pool)),
+        least=np.full(feature_count(pool), -np.inf),
+        most=np.full(feature_count(pool), np.inf),
     )
 
 
@@ -87,35 +91,46 @@ def test_quality_weighs_the_variant_and_no_answer_has_none():
 
 
 @given(st.lists(st.floats(-5, 5), max_size=50))
-def test_bins_hold_every_query_once_and_the_early_ones_first(left: list[float]):
+def test_bins_are_six_ahead_and_four_overdue_and_hold_nothing_beyond(left: list[float]):
     left_s = np.array(left)
-    bins = deadline_bins(left_s)
-    assert bins.shape == (BINS,)
-    assert bins.sum() == left_s.size
-    assert bins[:BINS_BEFORE].sum() == (left_s >= 0).sum()
-    assert bins[0] == (np.floor(left_s / BIN_S) >= BINS_BEFORE - 1).sum()
+    bins, places = deadline_bins(left_s), np.floor(left_s / BIN_S)
+    assert (BINS, BINS_AHEAD) == (10, 6)
+    assert bins[:BINS_AHEAD].sum() == ((places >= 0) & (places < 6)).sum()
+    assert bins[BINS_AHEAD:].sum() == ((places < 0) & (places >= -4)).sum()
+    assert bins[0] == (places == 5).sum()  # a query that has just been sent has 1 s left
+    assert bins[-1] == (places == -4).sum()
 
 
 @given(states())
-def test_baselines_switch_the_model_above_the_threshold_and_never_wait(state: QosState):
+def test_no_baseline_waits_or_begins_what_a_device_cannot_run(state: QosState):
     for scheduler in (fixed_choice, heuristic_choice):
         batch, variant = scheduler(state, POOL)
         assert batch >= 1
-        assert variant == (0 if min(batch, state.queued) > SWITCH_ABOVE else 1)
         assert np.isfinite(POOL.latency_s[state.kind, variant, min(batch, state.queued)])
+    assert fixed_choice(state, POOL).variant == (0 if min(32, state.queued) > SWITCH_ABOVE else 1)
+
+
+def test_the_heuristic_keeps_the_accurate_model_while_nothing_is_late():
+    calm = QosState(kind=0, left_s=np.full(9, 0.9), rate_qps=5.0, rest_s=np.zeros(3))
+    batch, variant = heuristic_choice(calm, POOL)
+    assert (batch >= 8, variant) == (True, 1)
+    assert fixed_choice(calm, POOL).variant == 0
+    flooded = calm._replace(left_s=np.linspace(-0.5, 0.9, 60), rate_qps=300.0)
+    assert heuristic_choice(flooded, POOL).variant == 0
 
 
 @given(states(), st.floats(0, 300))
-def test_the_heuristic_takes_no_smaller_batch_under_more_load(state: QosState, more_qps: float):
+def test_the_heuristic_is_no_more_accurate_under_more_load(state: QosState, more_qps: float):
     busier = state._replace(rate_qps=state.rate_qps + more_qps)
-    assert heuristic_choice(busier, POOL).batch >= heuristic_choice(state, POOL).batch
+    assert heuristic_choice(busier, POOL).variant <= heuristic_choice(state, POOL).variant
 
 
-def test_the_heuristic_keeps_the_accurate_model_while_it_keeps_up():
-    calm = QosState(kind=0, bins=np.eye(BINS, dtype=np.int64)[0] * 9, queued=9, rate_qps=5.0, free=np.ones(2))
-    assert heuristic_choice(calm, POOL) == QosChoice(8, 1)
-    assert fixed_choice(calm, POOL).variant == 0
-    assert heuristic_choice(calm._replace(rate_qps=300.0), POOL).variant == 0
+def test_arrivals_are_late_while_the_queue_is_too_long():
+    """At twice the rate the wait grows by a second each second, at half of it falls by half a second."""
+    assert late_arrivals(0.4, 20.0, 10.0) == pytest.approx(20.0 * (RATE_WINDOW_S - (SOFT_S - 0.4)))
+    assert late_arrivals(2.0, 5.0, 10.0) == pytest.approx(5.0 * (2.0 - SOFT_S) / 0.5)
+    assert late_arrivals(2.0, 10.0, 10.0) == pytest.approx(10.0 * RATE_WINDOW_S)
+    assert late_arrivals(0.9, 9.0, 10.0) == late_arrivals(9.0, 0.0, 10.0) == 0.0
 
 
 @given(states())
@@ -147,9 +162,19 @@ def test_a_policy_that_fails_or_is_slow_leaves_the_decision_to_the_heuristic(sta
     broken = LearnedScheduler(good._replace(outer_bias=np.full(action_count(POOL), np.nan)), clock=lambda: 0.0)
     misfit = LearnedScheduler(good._replace(inner=np.zeros((3, HIDDEN))), clock=lambda: 0.0)
     slow = LearnedScheduler(good, clock=lambda: float(next(ticks)))
-    for scheduler in (broken, misfit, slow):
+    afar = LearnedScheduler(good._replace(most=np.full(feature_count(POOL), -1.0)), clock=lambda: 0.0)
+    for scheduler in (broken, misfit, slow, afar):
         assert scheduler(state, POOL) == heuristic_choice(state, POOL)
         assert scheduler.fallbacks == 1
+
+
+@given(states())
+def test_weights_of_nothing_are_the_heuristic(state: QosState):
+    nothing = network()._replace(outer=np.zeros((HIDDEN, action_count(POOL))))
+    scheduler = LearnedScheduler(network_of(network_text(nothing)), clock=lambda: 0.0)
+    choice, usual = scheduler(state, POOL), heuristic_choice(state, POOL)
+    assert choice_action(choice, state, POOL) == choice_action(usual, state, POOL)
+    assert scheduler.fallbacks == 0
 
 
 def test_a_pool_names_what_it_lacks():

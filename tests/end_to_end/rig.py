@@ -125,6 +125,14 @@ class Rig:
     def store(self) -> ServiceStore:
         return ServiceStore(connect(self.running["store"]), self.name)
 
+    def lose_store(self) -> None:
+        """Kill the store when its files are gone: it starts again without data."""
+        folder = next(self.home.rglob("redis.sock")).parent
+        for path in folder.rglob("*"):
+            if path.suffix in (".aof", ".rdb", ".manifest"):
+                path.unlink()
+        os.kill(self.running["processes"]["store"], signal.SIGKILL)
+
     def instances(self, *states: str) -> list[dict[str, Any]]:
         """What the emulated AWS holds, in these states."""
         rows = EmulatedControls(self.running["aws_endpoint"]).state()["instances"]

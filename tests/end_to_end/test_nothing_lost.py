@@ -10,11 +10,12 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
+from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
 from tests.end_to_end.rig import LIGHT, Rig, eventually, fetch, launched_by_token, rig
 from tests.end_to_end.test_refusals import assert_refused
@@ -242,6 +243,22 @@ def test_refusals_of_a_service_that_runs(live: Rig) -> None:
         live.mark, "load", "--rate", "5", "--duration", "1", "--model", "nope", *name, says="inception-v3"
     )
     assert_refused(live.mark, "load", "--duration", "1", *name, says="--trace FILE or --rate RPS")
+
+
+def test_a_store_that_loses_its_data_is_told_anew_what_the_service_is(live: Rig) -> None:
+    with loaded(live, wall_s=KILL_S) as load:
+        assert live.store.leases.held_by()
+        live.lose_store()
+
+        def is_planned() -> bool:
+            with suppress(RetryLater):  # until the store is there again
+                return live.store.leases.held_by() is not None and live.store.status(f"model:{MODEL}") is not None
+            return False
+
+        eventually(is_planned)
+    assert_nothing_lost(load, wall_s=KILL_S)
+    assert live.ask("status")["down"] == []
+    eventually(lambda: observed(live) >= planned(live))
 
 
 def test_a_dead_supervisor_leaves_nothing(live: Rig) -> None:

@@ -206,6 +206,8 @@ def test_each_process_pulls_and_runs_its_own_image(
     shop = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop"
     for script in scripts(templates["launch"]):
         assert f"{shop}/agent:1 python -m mark.live.processes.agent\n" in script
+        assert "--tmpfs /scratch:exec,mode=1777 --shm-size 1g " in script
+        assert "HOME=/scratch\n" in script
         assert f"docker pull -q {shop}/agent:1\n" in script
     assert read(templates["launch"]) == {"agent", "model"}
     [gateway] = scripts(templates["gateways"])
@@ -757,6 +759,16 @@ def test_a_private_network_reaches_whatever_processes_call(others: dict[str, Tem
     known = {"cloudwatch": "monitoring", "service-quotas": "servicequotas", "ses": "email", "sesv2": "email"}
     wanted = {known.get(service, service) for service in called} - {"ce", "ecr", "savingsplans"}
     assert wanted | {"cloudformation", "ecr.api", "ecr.dkr", "logs"} <= reached
+
+
+@pytest.mark.parametrize("of", ["templates", "others"])
+def test_an_interface_endpoint_stands_in_each_zone(of: str, request: pytest.FixtureRequest) -> None:
+    made = request.getfixturevalue(of)["network"]
+    subnets = set(of_type(made, "AWS::EC2::Subnet"))
+    endpoints = [one for one in of_type(made, "AWS::EC2::VPCEndpoint").values() if one.get("PrivateDnsEnabled")]
+    assert endpoints
+    for one in endpoints:
+        assert {subnet["Ref"] for subnet in one["SubnetIds"]} == subnets
 
 
 def test_cost_explorer_may_be_asked_only_where_the_report_is_to_be_reconciled(

@@ -9,6 +9,7 @@ import pytest
 from mark.aws.names import HANDLERS
 from mark.config.settings import Settings, load_settings
 from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
+from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch
 from mark.domain.errors import Misconfigured
@@ -170,9 +171,13 @@ def test_a_backend_with_one_variant_chooses_none_and_says_so_where_a_floor_is_as
         supernet_served(backend={"kind": "python", "target": "models.digits:Digits"}, dispatch="maxacc")
 
 
-def test_a_rule_that_weighs_quality_is_for_replays() -> None:
-    with pytest.raises(Misconfigured, match="qos-heuristic is for replays"):
-        supernet_served(dispatch="qos-heuristic")
+def test_a_rule_that_weighs_quality_serves_live_and_the_learned_one_needs_its_file(tmp_path: Path) -> None:
+    serving = supernet_served(dispatch="qos-heuristic").variant_serving
+    assert serving is not None
+    assert (serving.dispatch, serving.weights) == (VariantDispatch(QosRule.HEURISTIC), "")
+    settings = {"service": {"serve": [{"model": "supernet", "dispatch": "qos-rl"}]}}
+    with pytest.raises(Misconfigured, match=r"none\.npz: no such file; make one with `mark qos train"):
+        make_live_models(Settings.model_validate({**settings, "qos_policy": tmp_path / "none.npz"}))
 
 
 def test_a_central_queue_refuses_a_model_with_variants() -> None:

@@ -44,9 +44,9 @@ class SmallNet:
     space = ElasticSpace(
         stages=("first", "second"),
         depths=(1, 2),
-        inner=("*.inside", "hidden"),
+        inner=(("*.inside", "hidden"),),
         expands=(0.5, 1.0),
-        outer=("stem", "*.outside"),
+        outer=(("stem", "*.outside"),),
         widths=(0.6, 1.0),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.supernet import Control, ElasticSpace
 from models.supernet import Supernet, weights
 from models.supernet.elastic import ElasticNetwork, network_bytes
-from models.supernet.operators import LayerSelect, WeightSlice
+from models.supernet.operators import LayerSelect, Share, WeightSlice
 from models.supernet.workshop import Workshop
 from models.training import repeatable
 from tests.models.small_net import Net, SmallNet
@@ -118,14 +119,15 @@ def test_switching_moves_and_copies_no_weight(calibrated: ElasticNetwork) -> Non
 
 def test_a_slice_is_a_view_of_the_weights() -> None:
     layer = nn.Conv2d(4, 8, kernel_size=3)
-    slicing = WeightSlice(layer, "width")
-    slicing.switch(Control((), 1.0, 0.3))
+    slicing = WeightSlice(layer, Share("widths", 0))
+    slicing.switch(Control((), (), (0.3,)))
 
     assert slicing.weight is layer.weight
     assert slicing(torch.zeros(1, 2, 5, 5)).shape == (1, 3, 3, 3)  # 0.3 of 8, rounded up
 
 
-def test_blocks_beyond_the_depth_are_not_called() -> None:
+@pytest.mark.parametrize(("kept", "running"), [("first", [0, 1]), ("even", [0, 2])])
+def test_blocks_beyond_the_depth_are_not_called(kept: Literal["first", "even"], running: list[int]) -> None:
     called = []
 
     class Block(nn.Module):
@@ -137,11 +139,12 @@ def test_blocks_beyond_the_depth_are_not_called() -> None:
             called.append(self.place)
             return items
 
-    stage = LayerSelect(nn.Sequential(Block(0), Block(1), Block(2)), 1)
-    stage.switch(Control((3, 2), 1.0, 1.0))
+    space = replace(BARE, stages=("other", "stage"), depths=(2, 4), kept=kept)
+    stage = LayerSelect(nn.Sequential(*map(Block, range(4))), 1, space)
+    stage.switch(Control((4, 2), (), ()))
     stage(torch.zeros(1))
 
-    assert called == [0, 1]
+    assert called == running
 
 
 def test_calibrated_statistics_are_those_of_the_batches() -> None:
@@ -228,7 +231,7 @@ def test_a_file_that_does_not_fit_the_network_is_refused(content: bytes | None, 
 
 
 def test_a_network_without_norms_has_its_subnets_too(tmp_path) -> None:
-    space = replace(BARE, outer=("0",), widths=(0.5, 1.0))
+    space = replace(BARE, outer=(("0",),), widths=(0.5, 1.0))
 
     def made() -> ElasticNetwork:
         with repeatable(1):
@@ -249,9 +252,9 @@ BARE = ElasticSpace(stages=(), depths=(1,), inner=(), expands=(1.0,), outer=(), 
 @pytest.mark.parametrize(
     ("network", "change", "said"),
     [
-        (Net, {"outer": ("steam",)}, "no convolution or linear layer is named 'steam'"),
-        (Net, {"stages": ("stem",)}, "must be an nn.Sequential of 2 blocks"),
-        (Net, {"depths": (1, 3)}, "must be an nn.Sequential of 3 blocks"),
+        (Net, {"outer": (("steam",),)}, "no layer that can be sliced is named 'steam'"),
+        (Net, {"stages": ("stem",)}, "must be an nn.Sequential or nn.ModuleList of 2 blocks"),
+        (Net, {"depths": (1, 3)}, "must be an nn.Sequential or nn.ModuleList of 3 blocks"),
         (lambda: nn.Sequential(nn.Conv2d(4, 4, 1, groups=2)), None, "groups one or one a channel"),
         (lambda: nn.Sequential(nn.BatchNorm2d(4, affine=False)), None, "must be affine"),
     ],
@@ -266,7 +269,7 @@ def test_a_network_that_cannot_be_wrapped_is_refused(network, change, said) -> N
 def test_a_control_of_another_space_is_refused() -> None:
     elastic = wrapped()
     with pytest.raises(Misconfigured, match="no subnet"):
-        elastic.switch(Control((5, 5), 1.0, 1.0))
+        elastic.switch(Control((5, 5), (1.0,), (1.0,)))
     assert elastic.control == SPACE.largest
 
 

@@ -13,9 +13,17 @@ from models.supernet.search import Evaluated, evenly, pareto_front, search
 from models.supernet.shrinking import epochs_of, phases
 
 SPACE = ElasticSpace(
-    stages=("a", "b"), depths=(1, 2, 3), inner=(), expands=(0.5, 0.75, 1.0), outer=(), widths=(0.5, 1.0)
+    stages=("a", "b"),
+    depths=(1, 2, 3),
+    inner=(("x",),),
+    expands=(0.5, 0.75, 1.0),
+    outer=(("y",),),
+    widths=(0.5, 1.0),
 )
 WIDE = replace(SPACE, stages=tuple("abcdefgh"))
+BY_BLOCK = replace(
+    SPACE, inner=tuple((f"{stage}.{block}.x",) for stage in SPACE.stages for block in range(SPACE.depths[-1]))
+)
 CONTROLS = list(SPACE.controls())
 found_of = st.dictionaries(
     st.sampled_from(CONTROLS),
@@ -25,7 +33,7 @@ found_of = st.dictionaries(
 
 
 def cost(control: Control) -> Evaluated:
-    size = sum(control.depths) * control.expand * control.width
+    size = sum(control.depths) * control.expands[0] * control.widths[0]
     return Evaluated(round(1000 * size), 1 / size)
 
 
@@ -57,20 +65,23 @@ def test_a_small_space_is_evaluated_whole() -> None:
     assert list(search(SPACE, cost, np.random.default_rng(0))) == CONTROLS
 
 
-def test_a_large_space_is_searched_within_its_limit_and_by_its_seed() -> None:
-    found, again, other = (search(WIDE, cost, np.random.default_rng(seed), most=60) for seed in (1, 1, 2))
+@pytest.mark.parametrize("space", [WIDE, BY_BLOCK], ids=["depths", "shares-by-block"])
+def test_a_large_space_is_searched_within_its_limit_and_by_its_seed(space: ElasticSpace) -> None:
+    found, again, other = (search(space, cost, np.random.default_rng(seed), most=60) for seed in (1, 1, 2))
 
     assert len(found) == 60
     assert found == again != other
-    assert {WIDE.smallest, WIDE.largest} <= set(found)
-    assert all(control in WIDE for control in found)
+    assert {space.smallest, space.largest} <= set(found)
+    assert all(control in space for control in found)
 
 
 def test_varying_the_best_finds_better_ones_than_drawing_alone() -> None:
     """Depth is worth nothing here, so the best subnets have all channels and few blocks."""
 
     def flat(control: Control) -> Evaluated:
-        return Evaluated(sum(control.depths), 2 - control.expand * control.width + 0.001 * sum(control.depths))
+        return Evaluated(
+            sum(control.depths), 2 - control.expands[0] * control.widths[0] + 0.001 * sum(control.depths)
+        )
 
     found = search(WIDE, flat, np.random.default_rng(0), most=200)
     drawn = list(found)[:50]
@@ -96,7 +107,7 @@ def test_each_phase_holds_the_one_before_it() -> None:
     for smaller, larger in pairwise(found):
         assert all(control in larger for control in smaller.controls())
     assert phases(replace(SPACE, depths=(3,), expands=(1.0,), widths=(1.0,))) == (
-        found[0].__class__(stages=("a", "b"), depths=(3,), inner=(), expands=(1.0,), outer=(), widths=(1.0,)),
+        replace(SPACE, depths=(3,), expands=(1.0,), widths=(1.0,)),
     )
 
 

@@ -107,7 +107,7 @@ def test_a_trained_supernet_is_measured_again(mark, folder):
         ("return Net()", "return None", "must make an nn.Module"),
         ("labels = rng.integers(3, size=150)", "raise OSError('no disk')", "failed: OSError: no disk"),
         ("return images, labels", "return images, labels[1:]", "one label for each"),
-        ('outer=("stem"', 'outer=("steam"', "no convolution or linear layer is named 'steam'"),
+        ('outer=(("stem"', 'outer=(("steam"', "no layer that can be sliced is named 'steam'"),
         ("depths=(1, 2)", "depths=(2, 1)", "depths must rise"),
         ("Linear(12, 3)", "Linear(12, 2)", "failed: IndexError"),
     ],

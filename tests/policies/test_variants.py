@@ -106,6 +106,10 @@ def test_every_rule_is_read_as_it_is_written(name: str):
 
 def test_a_rule_of_one_variant_names_it_and_an_unknown_rule_is_refused():
     assert parse_rule("fixed:small") == VariantDispatch(VariantRule.FIXED, "small")
+    assert parse_rule("central:fixed:small") == VariantDispatch(VariantRule.FIXED, "small", is_central=True)
+    for text in ("central:weighted", "central:kairos"):
+        with pytest.raises(Misconfigured, match="stands before a rule that chooses variants"):
+            parse_rule(text)
     assert parse_rule("weighted") is Routing.WEIGHTED
     assert parse_rule("drs:64") == CentralDispatch(CentralRule.DRS, 64)
     assert str(parse_rule("drs:64")) == "drs:64"

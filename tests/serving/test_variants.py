@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from functools import cache
@@ -13,12 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.dispatch.measured import VariantTimes
+from mark.dispatch.qos import QosRule
+from mark.dispatch.qos_policy import (
+    QosNetwork,
+    action_count,
+    feature_count,
+    network_of,
+    network_shapes,
+    network_text,
+)
 from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import VariantDispatch, VariantServing
+from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing
 from mark.domain.errors import Misconfigured
 from mark.domain.models.variants import Variant, VariantTable
 from mark.protocols.oip import bodies as oip
 from mark.service_spec import ServiceSpec
+from mark.serving.agent.quality_rule import QualityRule
 from mark.serving.agent.variants import AgentVariants, Waiting
 from mark.simulator.engine import arrays, kernel
 from mark.store.codec import SPEC
@@ -83,6 +94,59 @@ def test_the_choice_is_the_replays(rule: VariantRule, ages_s: list[float]) -> No
     ages_s.sort(reverse=True)
     waiting = [Waiting(now - age_s + HORIZON_S) for age_s in ages_s]
     assert CHOOSERS[rule].choose(waiting, now) == in_a_replay(rule, ages_s, now)
+
+
+@given(
+    rule=st.sampled_from(list(QosRule)),
+    ages_s=st.lists(st.floats(0, 0.8, allow_nan=False), min_size=1, max_size=40),
+)
+def test_a_rule_that_weighs_quality_chooses_as_in_a_replay(rule: QosRule, ages_s: list[float]) -> None:
+    now = 100.0
+    ages_s.sort(reverse=True)
+    serving = weighing(rule)
+    chooser = AgentVariants(serving, TYPE, horizon_s=HORIZON_S)
+    made = arrays.records(kernel.RULES, 1)[0]
+    made.objective_s, made.speed = HORIZON_S, 1.0
+    server = arrays.records(kernel.SERVER, 1)[0]
+    server.waiting, server.max_batch = len(ages_s), 8
+    queue = np.zeros(64)
+    queue[: len(ages_s)] = [now - age_s for age_s in ages_s]
+    totals = arrays.tally(0.0, 1).totals
+    most = kernel._choose_variant(now, server, queue, arrays.variants(serving, made), totals)
+    found = chooser.choose([Waiting(now - age_s + HORIZON_S) for age_s in ages_s], now)
+    assert found == (min(most, len(ages_s)), int(server.variant))
+
+
+def test_a_learned_answer_that_is_no_number_or_late_is_the_heuristics() -> None:
+    serving, now = weighing(QosRule.LEARNED), 100.0
+    network = network_of(serving.weights)
+    broken = network._replace(outer_bias=np.full_like(network.outer_bias, np.nan))
+    afar = network._replace(most=np.full_like(network.most, -1.0))
+    heuristic = QualityRule(weighing(QosRule.HEURISTIC), HORIZON_S)
+    deadlines_at = [now + left for left in np.linspace(-0.1, 0.4, 30)]
+    ticks = itertools.count()
+    rules = [
+        QualityRule(replace(serving, weights=network_text(one)), HORIZON_S, clock=lambda: 0.0)
+        for one in (broken, afar)
+    ]
+    rules.append(QualityRule(serving, HORIZON_S, clock=lambda: float(next(ticks))))
+    for rule in rules:
+        assert rule.choose(deadlines_at, now) == heuristic.choose(deadlines_at, now)
+        assert rule.learned is not None
+        assert rule.learned.fallbacks == 1
+
+
+def weighing(rule: QosRule) -> VariantServing:
+    """By quality, on one type; weights at random."""
+    deadlines = QualityDeadlines(soft_s=HORIZON_S, hard_s=2 * HORIZON_S)
+    serving = replace(SERVING, dispatch=VariantDispatch(rule), deadlines=deadlines).on(TYPE)
+    if rule is not QosRule.LEARNED:
+        return serving
+    pool, rng = serving.learned_pool(), np.random.default_rng(0)
+    *shapes, facts, _ = network_shapes(feature_count(pool), action_count(pool))
+    parts = [rng.normal(size=shape) for shape in shapes]
+    network = QosNetwork._make((*parts, np.full(facts, -np.inf), np.full(facts, np.inf)))
+    return replace(serving, weights=network_text(network))
 
 
 @given(floors=st.lists(st.integers(0, 2), min_size=1, max_size=20), slack_s=st.floats(-0.1, 0.5))
@@ -302,7 +366,7 @@ def test_an_id_stands_for_one_variant_and_floor(other: dict[str, str]) -> None:
             again = await running.ask(x_mark_request_id="one", **first)
             assert (again.status, again.headers["x-mark-variant"]) == (200, "middle")
             reply = await running.ask(x_mark_request_id="one", **other)
-            assert (reply.status, "another body, variant or accuracy floor" in reply.document["error"]) == (
+            assert (reply.status, "another body, content type, variant" in reply.document["error"]) == (
                 409,
                 True,
             )

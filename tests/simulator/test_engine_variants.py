@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from mark.dispatch import qos, qos_policy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.dispatch.qos import (
-    BINS,
     HARD_S,
     SOFT_S,
     QosChoice,
@@ -22,7 +21,6 @@ from mark.dispatch.qos import (
     QosRule,
     QosState,
     arrival_rate,
-    deadline_bins,
     fixed_choice,
     heuristic_choice,
 )
@@ -33,16 +31,16 @@ from mark.dispatch.qos_policy import (
     action_count,
     feature_count,
     learned_pair,
+    network_of,
+    network_text,
     scores,
     state_features,
 )
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import (
-    LearnedServing,
     QualityDeadlines,
     VariantDispatch,
     VariantServing,
-    with_network,
 )
 from mark.domain.errors import Misconfigured
 from mark.domain.models.variants import AccuracyTotal, Variant, VariantTable
@@ -62,6 +60,9 @@ CASES = [
     VariantDispatch(VariantRule.MAXACC),
     VariantDispatch(VariantRule.MAXBATCH),
     VariantDispatch(VariantRule.FIXED, "middle"),
+    VariantDispatch(is_central=True),
+    VariantDispatch(VariantRule.PUBLISHED, is_central=True),
+    VariantDispatch(VariantRule.FIXED, "middle", is_central=True),
     VariantDispatch(QosRule.FIXED),
     VariantDispatch(QosRule.HEURISTIC),
     VariantDispatch(QosRule.LEARNED),
@@ -93,7 +94,9 @@ def learned(serving_: VariantServing, seed: int = 0, scale: float = 0.1) -> Vari
     pool, rng = serving_.learned_pool(), np.random.default_rng(seed)
     inputs, actions = feature_count(pool), action_count(pool)
     shapes = ((inputs, HIDDEN), (HIDDEN,), (HIDDEN, actions), (actions,))
-    return with_network(serving_, QosNetwork(*(scale * rng.normal(size=shape) for shape in shapes)))
+    facts = np.full(inputs, -np.inf), np.full(inputs, np.inf)
+    network = QosNetwork(*(scale * rng.normal(size=shape) for shape in shapes), *facts)
+    return replace(serving_, weights=network_text(network))
 
 
 def serving(dispatch: VariantDispatch, floor: int = 0, table: VariantTable = TABLE) -> VariantServing:
@@ -148,6 +151,87 @@ def test_a_surge_is_answered_less_accurately_rather_than_late(kernel: Kernel):
     assert large.accuracy() == pytest.approx(0.8)
     assert accuracy(slackfit, 11, 20) < accuracy(slackfit, 0, 10)
     assert accuracy(slackfit, 22, 30) == pytest.approx(accuracy(slackfit, 0, 10), abs=0.01)
+
+
+def pool(
+    kernel: Kernel, arrivals: np.ndarray, instances: int, *, late: Late = Late.SHED, until_s: float = 32.0
+) -> Engine:
+    """So many instances with one queue."""
+    dispatch = replace(LOSSY, late=late)
+    made = engine(
+        kernel,
+        arrivals,
+        dispatch=dispatch,
+        slo=SLO,
+        duration_s=until_s,
+        variants=serving(VariantDispatch(is_central=True)),
+    )
+    for _ in range(instances):
+        made.add(offering(TYPE, batch=8, rps=32.0), standby=False)
+    return made
+
+
+def test_one_queue_serves_near_capacity_what_a_queue_an_instance_cannot(kernel: Kernel):
+    arrivals = poisson(3 * 125.0, 30.0, 7)  # of the 3 x 133 requests/s that the smallest answers in full batches
+    runs = []
+    for is_central in (True, False):
+        made = engine(
+            kernel,
+            arrivals,
+            dispatch=LOSSY,
+            slo=SLO,
+            duration_s=32.0,
+            variants=serving(VariantDispatch(is_central=is_central)),
+        )
+        for _ in range(3):
+            made.add(offering(TYPE, batch=8, rps=32.0), standby=False)
+        made.run_until(32.0)
+        runs.append(made)
+    central, own = runs
+    assert central.attained() > 0.99
+    assert central.attained() >= own.attained() - 0.001
+    mean, own_mean = central.accuracy(), own.accuracy()
+    assert mean is not None
+    assert own_mean is not None
+    assert mean > own_mean - 0.005
+
+
+@pytest.mark.parametrize("late", list(Late))
+def test_what_nobody_answers_in_time_makes_nobody_else_late_and_is_answered_where_the_policy_serves_it(
+    kernel: Kernel, late: Late
+):
+    """A crowd of 400 at once before a quiet second: one instance answers some 60 of it in time."""
+    made = pool(kernel, np.concatenate((np.zeros(400), np.arange(5.0, 20.0, 0.1))), 1, late=late)
+    made.run_until(32.0)
+    served = made.served()
+    assert served.total == 550
+    assert served.in_flight == 0
+    assert (served.shed > 0) is (late is Late.SHED)
+    seconds = made.seconds()
+    assert seconds.missed[5:].sum() == 0
+    assert 0 < seconds.answered[0] - (0 if late is Late.SHED else seconds.missed[0]) < 100
+
+
+def test_a_request_whose_instance_is_lost_joins_the_one_queue_again(kernel: Kernel):
+    made = pool(kernel, np.array([0.0, 0.01, 0.02]), 1)
+    made.run_until(0.015)
+    made.remove(0, redispatch=True)
+    made.run_until(0.2)
+    assert made.served().in_flight == 3
+    slot = made.add(offering(TYPE, batch=8, rps=32.0), standby=False)
+    made.run_until(1.0)
+    assert made.served().instance == 3
+    assert made.attained() == 1.0
+    made.will_go(slot, 1.2)
+    assert made.is_idle(slot)
+
+
+def test_a_queue_longer_than_its_room_keeps_its_order(kernel: Kernel):
+    made = pool(kernel, np.linspace(0.0, 0.4, 1000), 1, late=Late.SERVE)
+    made.run_until(32.0)
+    assert made.served().instance == 1000
+    with pytest.raises(Misconfigured, match="leave central: out"):
+        VariantDispatch(QosRule.FIXED, is_central=True)
 
 
 def test_nothing_is_answered_below_the_floor(kernel: Kernel):
@@ -226,11 +310,11 @@ def test_an_instance_chooses_as_the_scheduler_of_one_device_does(
     kappa = (0.7, 0.75, 0.8)[floor:]
     pool = QosPool(devices={TYPE: 1}, sizes=sizes, delay_s={TYPE: delay_s}, kappa=kappa, waits=False)
     recent = sum(age_s < 5 * SLO.latency_s for age_s in ages_s)
-    bins = deadline_bins(1.0 - np.array(ages_s[len(ages_s) - held :]) / SLO.latency_s)
-    state = QosState(kind=0, bins=bins, queued=held, rate_qps=recent / 5, free=np.ones(1))
+    left_s = 1.0 - np.array(ages_s[len(ages_s) - held :]) / SLO.latency_s
+    state = QosState(kind=0, left_s=left_s, rate_qps=recent / 5, rest_s=np.zeros(1))
     scheduler = fixed_choice if rule is QosRule.FIXED else heuristic_choice
-    if isinstance(serving_, LearnedServing):
-        scheduler = LearnedScheduler(serving_.network, clock=lambda: 0.0)
+    if serving_.weights:
+        scheduler = LearnedScheduler(network_of(serving_.weights), clock=lambda: 0.0)
         assert serving_.learned_pool() == pool
     choice = scheduler(state, pool)
     assert QosChoice(most, server.variant - floor) == QosChoice(min(choice.batch, 32), choice.variant)
@@ -239,32 +323,31 @@ def test_an_instance_chooses_as_the_scheduler_of_one_device_does(
 @given(
     seed=st.integers(0, 50),
     scale=st.sampled_from([0.0, 0.1, 3.0]),
-    bins=st.lists(st.integers(0, 40), min_size=BINS, max_size=BINS).filter(any),
+    left=st.lists(st.floats(-2, 1), min_size=1, max_size=60),
     rate_qps=st.floats(0, 500),
 )
 def test_the_network_says_the_same_compiled_and_in_numpy(
-    seed: int, scale: float, bins: list[int], rate_qps: float
+    seed: int, scale: float, left: list[float], rate_qps: float
 ):
     serving_ = learned(quality_rule(QosRule.LEARNED), seed, scale)
-    assert isinstance(serving_, LearnedServing)
-    tables, held = serving_.learned_pool().tables, np.array(bins)
-    state = (0, held, int(held.sum()), rate_qps, np.ones(1), tables)
+    network = network_of(serving_.weights)
+    state = (0, np.sort(np.array(left)), rate_qps, np.zeros(1), serving_.learned_pool().tables)
     plain, fast = state_features(*state), FEATURES(*state)
     assert fast == pytest.approx(plain, rel=1e-12)
-    outputs = scores(plain, serving_.network)
-    assert SCORES(fast, serving_.network) == pytest.approx(outputs, rel=1e-9, abs=1e-9)
-    assert PAIR(*state, serving_.network) == learned_pair(*state, serving_.network)
+    outputs = scores(plain, network)
+    assert SCORES(fast, network) == pytest.approx(outputs, rel=1e-9, abs=1e-9)
+    assert PAIR(*state, network) == learned_pair(*state, network)
 
 
 def test_an_instance_never_waits_and_the_heuristic_decides_where_weights_are_no_numbers(kernel: Kernel):
     given_ = quality_rule(QosRule.LEARNED)
-    assert isinstance(given_, LearnedServing)
-    eager = given_.network.outer_bias.copy()
+    network = network_of(given_.weights)
+    eager = network.outer_bias.copy()
     eager[0] = 1e9
-    waiting = replace(given_, network=given_.network._replace(outer_bias=eager))
+    waiting = replace(given_, weights=network_text(network._replace(outer_bias=eager)))
     run = surge(kernel, waiting)
     assert run.served().in_flight == run.fallback_decisions() == 0
-    broken = replace(given_, network=given_.network._replace(outer_bias=np.full_like(eager, np.nan)))
+    broken = replace(given_, weights=network_text(network._replace(outer_bias=np.full_like(eager, np.nan))))
     run, heuristic = surge(kernel, broken), surge(kernel, quality_rule(QosRule.HEURISTIC))
     assert run.fallback_decisions() == run.batches() > 0
     assert np.array_equal(run._tally.seconds, heuristic._tally.seconds)

@@ -18,7 +18,7 @@ TABLE = VariantTable(
     variants=(Variant("small", 0.7), Variant("large", 0.9)),
     latency_s={"gpu": ((0.01, 0.012, 0.014, 0.016), (0.02, 0.03, 0.04, 0.05))},
 )
-NAMES = ("slackfit", "slackfit-published", "maxbatch", "maxacc", "cheapest", "fixed:large")
+NAMES = ("slackfit", "slackfit-published", "maxbatch", "maxacc", "cheapest", "fixed:large", "fixed-full:large")
 
 
 def workers(count: int = 1, noise_cv: float = 0.0) -> FixedWorkers:
@@ -57,6 +57,14 @@ def test_one_request_gets_the_best_variant_and_a_crowd_the_cheap_one():
     assert crowd.accuracy is not None
     assert crowd.accuracy < 0.9
     assert workers().run("fixed:large", stream).attained < 0.5
+
+
+def test_full_batches_answer_more_in_overload_than_those_that_wait_for_the_most_urgent():
+    stream = np.arange(400) / 200
+    full, hurried = workers().run("fixed-full:large", stream), workers().run("fixed:large", stream)
+    assert full.mean_batch > hurried.mean_batch
+    assert full.attained > 1.4 * hurried.attained
+    assert workers().run("fixed-full:large", np.array([0.0])).attained == 1.0
 
 
 def test_a_lost_worker_gives_back_what_it_holds():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch.slackfit import Choices
+from mark.dispatch.slackfit import Choices, plainly
 from mark.simulator.engine import kernel_variants as variants
 from mark.simulator.engine.compiled import VariantKernel, compiled_variant_kernel, plain_variant_kernel
 
@@ -51,11 +51,13 @@ class Case:
         shape = (types, slacks, largest + 1)
         batch = np.where(rng.random(shape) < 0.1, 0, rng.integers(1, largest + 1, shape))
         batch[:, 0] = np.maximum(1, batch[:, 0])  # who waits without slack waits for ever
-        self.choices = Choices(batch, rng.integers(levels, size=shape), STEP_S)
+        self.choices = plainly(Choices(batch, rng.integers(levels, size=shape), STEP_S))
         self.drop_late = bool(rng.integers(2))
+        needs = np.sort(rng.uniform(0.0, 4.0, (1, 3)))
+        self.needs_s = needs if rng.integers(2) else variants.ANY_TIME
 
     def run(self, kernel: VariantKernel, *, asks: bool = False) -> variants.Work:
-        rules = variants.VariantRules(asks=asks, drop_late=self.drop_late, wait_s=WAIT_S)
+        rules = variants.VariantRules(asks=asks, drop_late=self.drop_late, wait_s=WAIT_S, needs_s=self.needs_s)
         work = variants.make_work(
             self.requests.arrived_s.size, self.workers.kind.size, self.workers.latency_s.shape[2] - 1
         )
@@ -66,9 +68,10 @@ class Case:
         return work
 
     def chosen(self, kind: int, slack_s: float, queued: int) -> tuple[int, int]:
-        _, slacks, columns = self.choices.batch.shape
+        table = self.choices.choices
+        _, slacks, columns = table.batch.shape
         at = (kind, min(max(0, int(slack_s / STEP_S + 1e-9)), slacks - 1), min(queued, columns - 1))
-        return int(self.choices.batch[at]), int(self.choices.variant[at])
+        return int(table.batch[at]), int(table.variant[at])
 
 
 def modelled(case: Case) -> tuple[list[float], list[int]]:  # noqa: C901, PLR0912, PLR0915 - one event loop
@@ -112,6 +115,7 @@ def modelled(case: Case) -> tuple[list[float], list[int]]:  # noqa: C901, PLR091
                     (workers.latency_s[workers.kind[o], requests.floor[first] :, 1].min() for o in there),
                     default=0.0,
                 )
+                least = max(least, float(case.needs_s[0, min(len(queue), case.needs_s.shape[1] - 1)]))
                 if not there or now + least <= requests.limit_s[first]:
                     break
                 queue.pop(0)

@@ -8,6 +8,7 @@ import math
 import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -613,3 +614,10 @@ def test_a_log_is_not_held_in_memory(tmp_path):
     assert trace.arrivals_s is not None
     assert len(trace.arrivals_s) == 40_000
     assert peak < 0.8 * len(lines) * 40  # 18 MB of text; a block and its entries take about 8 MiB
+
+
+def test_a_file_that_unpacks_beyond_any_log_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mark.simulator.traces.formats.sources.UNPACKED_BYTES", 1024**2)
+    path = saved(tmp_path, gzip.compress(b"5\n" * 2**21), "rows.csv.gz")
+    with pytest.raises(Misconfigured, match="unpacks to more than 200 times its size"):
+        read_trace(path)

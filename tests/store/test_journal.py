@@ -122,6 +122,12 @@ def test_a_dropped_segment_leaves_nothing_behind(store: ServiceStore, link: Link
     assert [link.call("EXISTS", stream) for stream in streams] == [0, *[1] * KEEP_SEGMENTS]
 
 
+def test_an_entry_without_a_line_is_read_as_an_empty_one(store: ServiceStore, link: Link, service: str) -> None:
+    store.open_journal("a", b"header", taken(store))
+    link.call("XADD", f"{{mark:{service}}}:journal:a:1", "*", "other", "x")
+    assert list(store.journal_lines("a")) == [b"header", b""]
+
+
 def test_a_segment_whose_opening_failed_is_opened_before_the_next_line(link: Link, service: str) -> None:
     forgetful = ForgetfulLink(link)
     store = ServiceStore(forgetful, service)

@@ -1,13 +1,15 @@
-"""Stuck instances, by liveness of their agents: drained, never ready, or silent for too long."""
+"""Stuck instances, by liveness of their agents: drained, never ready, silent, or stopped for too long."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
 from mark.aws.ec2.observed import Ec2Row
-from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 
-DRAINS, NOT_READY, LOST = "drains", "not ready", "lost"
+DRAINS, NOT_READY, LOST, STOPPED = "drains", "not ready", "lost", "stopped"
+STOPPED_LIMIT_S = 600.0
+"""AWS stops an instance whose host it retires, and clean-up tools stop what runs at night: its disk costs on."""
 
 
 class StuckInstances:
@@ -18,17 +20,19 @@ class StuckInstances:
     """
 
     def __init__(self, *, drain_limit_s: float, silent_limit_s: float, lost_limit_s: float) -> None:
-        self._limits = {DRAINS: drain_limit_s, NOT_READY: silent_limit_s, LOST: lost_limit_s}
+        self._limits = {
+            DRAINS: drain_limit_s, NOT_READY: silent_limit_s, LOST: lost_limit_s, STOPPED: STOPPED_LIMIT_S
+        }  # fmt: skip
         self._since: dict[str, tuple[str, float]] = {}
         self._known: set[str] = set()
 
     def names(self, view: FleetView, rows: Mapping[str, Ec2Row], now: float, heard: Collection[str]) -> list[str]:
-        """Running instances that were so for longer than their limit, by id. `heard`: whose agents announce."""
+        """Instances that were so for longer than their limit, by id. `heard`: whose agents announce."""
         running = {instance.id for instance in view if rows[instance.id].state == "running"}
         self._known = running & (self._known | set(heard))
         since: dict[str, tuple[str, float]] = {}
         for instance in view:
-            kind = self._kind(instance, heard) if instance.id in running else None
+            kind = self._kind(instance, heard, is_running=instance.id in running)
             if kind is not None:
                 before = self._since.get(instance.id)
                 since[instance.id] = before if before is not None and before[0] == kind else (kind, now)
@@ -43,10 +47,15 @@ class StuckInstances:
             DRAINS: f"its agent did not end within {limit_s:.0f} s of draining",
             NOT_READY: f"its agent was not ready within {limit_s:.0f} s",
             LOST: f"its agent was heard, was never ready, and then fell silent for {limit_s:.0f} s",
+            STOPPED: f"AWS or a person stopped it {limit_s:.0f} s ago, and it is no standby",
         }[kind]
 
-    def _kind(self, instance: Instance, heard: Collection[str]) -> str | None:
-        """The kind in which a running instance is stuck; None where it is not."""
+    def _kind(self, instance: Instance, heard: Collection[str], *, is_running: bool) -> str | None:
+        """The kind in which an instance is stuck; None where it is not."""
+        if instance.state is InstanceState.STOPPED and instance.role is Role.SERVING:
+            return STOPPED
+        if not is_running:
+            return None
         if instance.state is InstanceState.DRAINING:
             return DRAINS
         if instance.state is not InstanceState.PENDING:

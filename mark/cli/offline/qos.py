@@ -56,9 +56,15 @@ def train(
     job_s: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Length of a stream of queries to learn from.  [default: 300 soft deadlines]"
+            metavar="SECONDS", help="Length of a stream of queries to learn from.  [default: 600 soft deadlines]"
         ),
     ] = None,
+    windowed: Annotated[
+        bool,
+        typer.Option(
+            "--windowed", help="Learn by the paper's reward, the mean quality of the last 1000 responses."
+        ),
+    ] = False,
     slo_ms: given.SloMs = None,
     slo_target: given.SloTarget = None,
     accuracy_floor: given.AccuracyFloor = None,
@@ -72,7 +78,7 @@ def train(
     """Train the learned scheduler of a pool.
 
     Learns from the first half of the trace's last eight days which batch to take and which model answers it. With
-    --model it is a policy of that model's instances, for `mark simulate --dispatch qos-rl`.
+    --model it is a policy of that model's instances, for the dispatch rule qos-rl.
     Interrupted, it goes on from its last checkpoint when it is called again (docs/papers.md).
     """
     settings = given.settings_of(
@@ -80,7 +86,9 @@ def train(
     )
     from mark.offline.qos import TrainOptions, train_scheduler
 
-    options = TrainOptions(model=model, pool=pool, qps=qps, out=out, iterations=iterations, job_s=job_s)
+    options = TrainOptions(
+        model=model, pool=pool, qps=qps, out=out, iterations=iterations, job_s=job_s, windowed=windowed
+    )
     train_scheduler(options, settings, as_json=json)
 
 

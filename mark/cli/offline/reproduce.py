@@ -37,8 +37,11 @@ STUDIES = (
     "superserve-fig9",
     "superserve-fig10",
     "superserve-fig11",
+    "superserve-fig11b",
+    "superserve-appb",
     "fang-table2",
     "fang-table4",
+    "fang-loads",
     "hetsev-fig5",
     "hetsev-fig6",
     "hetsev-fig7",
@@ -65,6 +68,10 @@ def reproduce(
             "[default: what others measured]",
         ),
     ] = None,
+    others: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Another trace to judge on, for fang-loads; repeat it for more."),
+    ] = None,
     seed: given.Seed = None,
     out: Annotated[
         Path | None,
@@ -81,4 +88,4 @@ def reproduce(
     settings = given.settings_of(locals())
     from mark.offline.reproduce import reproduce_study
 
-    reproduce_study(study, settings, pairs=pairs, as_json=json)
+    reproduce_study(study, settings, pairs=pairs, others=others or (), as_json=json)

@@ -105,7 +105,8 @@ def simulate(
             metavar="RULE",
             help="Dispatch rule of all policies: least-finish, weighted or least-outstanding routes requests; "
             "for a model with variants slackfit, slackfit-published, maxbatch, maxacc, qos-fixed, qos-heuristic, "
-            "qos-rl or fixed:VARIANT chooses who answers; for the policy kairos alone kairos, fcfs, clockwork or "
+            "qos-rl or fixed:VARIANT chooses who answers, with central: before it from one queue for all; "
+            "for the policy kairos alone kairos, fcfs, clockwork or "
             "drs:SIZE keeps a central queue.  [default: the policy's own, and slackfit]",
             autocompletion=complete.rules,
         ),

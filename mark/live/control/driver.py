@@ -1,4 +1,4 @@
-"""The driver of one model's controller in real time.
+"""The driver of one model's controller in real time, called by the service's loop (`service_driver.py`).
 
 A tick comes each period of the service's clock, and at once when something happened: a spot notice, a refused
 launch, a window of the SLO monitor that missed. It decides nothing: `Controller.tick` is the one of the replay.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -31,8 +30,6 @@ WAITING_BYTES = 4 * SEGMENT_BYTES
 """Length that a segment may reach while another, that would be dropped for its successor, is not archived."""
 SIZE_EACH_TICKS = 100
 """Ticks between two checks of the segment's length."""
-POLL_EACH_S = 0.05
-"""Real seconds between two polls for events and the SLO monitor."""
 
 
 def _nothing() -> None:
@@ -50,7 +47,7 @@ def rotate_if_long(journal: StoreJournal, header: Callable[[], bytes]) -> None:
 class ModelDriver:
     """The driver of one model, while this process holds the lease."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 it is given every port
         self,
         controller: Controller,
         *,
@@ -60,18 +57,18 @@ class ModelDriver:
         publisher: ModelStatusWriter,
         journal: StoreJournal,
         header: Header,
+        unseen: Sequence[Order] = (),
         beside: Callable[[], None] = _nothing,
     ) -> None:
-        """beside: called between ticks, in their thread, several times a second."""
+        """unseen: what a controller before this one left unsent. beside: called several times a second."""
         self._controller, self._clock, self._cloud, self._plane = controller, clock, cloud, plane
         self._publisher, self._journal, self._header = publisher, journal, header
-        self._beside = beside
-        self._wake = threading.Event()
-        self._watch_at = -math.inf
+        self._beside, self._unseen = beside, unseen
+        self._is_awake, self._watch_at = True, -math.inf
 
     def wake(self) -> None:
-        """Tick at once: something happened."""
-        self._wake.set()
+        """Tick at the next pass: something happened."""
+        self._is_awake = True
 
     def observe(self) -> None:
         """Take inventory before anything is ordered."""
@@ -81,18 +78,25 @@ class ModelDriver:
         """Tell the service's cap what its first plan wants, before any model acts."""
         self._controller.claim()
 
-    def run(self, stop: threading.Event, unseen: Sequence[Order]) -> None:
-        """Submit what a controller before this one left, then tick until `stop` is set.
+    def is_due(self) -> bool:
+        """True at the period's end, or where something happened. RetryLater, LeaseLost as `act`."""
+        self._beside()
+        self._cloud.poll_events()  # what is spent is known before the next tick
+        left_s = self._clock.wall_until(self._controller.next_at) + SETTLE_S
+        return self._is_awake or left_s <= 0 or self._plane.has_missed() or self._is_surging()
+
+    def act(self) -> None:
+        """Tick; first send what was left unsent. A unit that closed meanwhile is taken at the next pass.
 
         RetryLater where AWS or the store does not answer, LeaseLost where another controller acts: recover anew.
         """
+        self._is_awake = False
+        unseen, self._unseen = self._unseen, ()
         for order in unseen:
             self._cloud.submit(order)
-        while not stop.is_set():
-            self._tick()
-            while self._plane.is_behind() and not stop.is_set():  # units that closed while nobody acted
-                self._tick()
-            self._wait(stop)
+        self._tick()
+        if self._plane.is_behind():  # units that closed while nobody acted
+            self.wake()
 
     def _tick(self) -> None:
         decision = self._controller.tick()
@@ -117,15 +121,3 @@ class ModelDriver:
         """The header of the journal's next segment: it holds all that folding the one before would give."""
         controller = self._controller
         return replace(self._header, checkpoint=controller.checkpoint, history=controller.history)
-
-    def _wait(self, stop: threading.Event) -> None:
-        """Until the period's end, or until something happened."""
-        while not stop.is_set():
-            left_s = self._clock.wall_until(self._controller.next_at) + SETTLE_S
-            if left_s <= 0 or self._plane.has_missed() or self._is_surging():
-                return
-            self._beside()
-            self._cloud.poll_events()  # what is spent is known before the next tick
-            if self._wake.wait(min(left_s, POLL_EACH_S)):
-                self._wake.clear()
-                return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -78,11 +77,7 @@ class Shared:
         return tuple(sorted({zone for zone, _ in self.launches["subnets"]}))
 
 
-MadeDriver = tuple[ModelDriver, Callable[[threading.Event], None]]
-"""A driver, and the call that drives until its event is set."""
-MakeDriver = Callable[[LiveModel, ModelForecasters, Shared, ExitStack], MadeDriver]
-
-
+MakeDriver = Callable[[LiveModel, ModelForecasters, Shared, ExitStack], ModelDriver]
 MakeHosts = Callable[[Sequence[LiveModel], Shared, ExitStack], HostDriver | None]
 
 
@@ -109,7 +104,7 @@ class DriverFactory:
 
     def make(
         self, model: LiveModel, forecasters: ModelForecasters, shared: Shared, opened: ExitStack
-    ) -> MadeDriver:
+    ) -> ModelDriver:
         """Make the driver of a model; what it opens is closed with `opened`."""
         store, clock = self._store, ServiceClock(self._store)
         retraining, fallback = forecasters
@@ -164,7 +159,7 @@ class DriverFactory:
         )
         if hosts is not None:
             hosts.follow(model.name, lambda: controller.history)
-        driver = ModelDriver(
+        return ModelDriver(
             controller,
             clock=clock,
             cloud=cloud,
@@ -181,10 +176,9 @@ class DriverFactory:
             ),
             journal=written.journal,
             header=written.header,
+            unseen=sendable_orders(recovered.unseen if recovered else (), shared.spending_limit()),
             beside=rollouts.poll,
         )
-        unseen = recovered.unseen if recovered else ()
-        return driver, lambda over: driver.run(over, sendable_orders(unseen, shared.spending_limit()))
 
     def hosts(self, models: Sequence[LiveModel], shared: Shared, opened: ExitStack) -> HostDriver | None:
         """The driver of shared instances, which has taken inventory; None where no models share."""

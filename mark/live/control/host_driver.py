@@ -8,7 +8,7 @@ with what the one before left. A launch is written down before it is sent, and w
 from __future__ import annotations
 
 import logging
-import threading
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -266,7 +266,7 @@ class HostDriver:
         self._hosts = LiveHosts(store, self._version, self._shared_rps)
         self._device_time, self._reports = DeviceTime(now=time.monotonic()), 0
         self._reporter = f"shared-{lease.epoch}-{time.time_ns()}"
-        self._wake = threading.Event()
+        self._look_at = -math.inf
         self._controller = HostController(
             sharers,
             cloud=self._listed,
@@ -314,8 +314,8 @@ class HostDriver:
         self._loads[model] = load
 
     def wake(self) -> None:
-        """Look at once: something happened."""
-        self._wake.set()
+        """Look at the next pass: something happened."""
+        self._look_at = -math.inf
 
     def planned_rps(self, model: str) -> float:
         """Requests/s of a model that shared instances are planned to take."""
@@ -329,16 +329,18 @@ class HostDriver:
         """As `HostController.is_booting`."""
         return self._controller.is_booting(model, self._clock.now())
 
-    def run(self, over: threading.Event) -> None:
-        """Look and move until `over` is set. RetryLater, LeaseLost as `ModelDriver.run`."""
-        while not over.is_set():
-            self._wake.wait(max(LEAST_S, min(TICK_S, self._clock.wall_until(self._clock.now() + TICK_S))))
-            self._wake.clear()
-            if not over.is_set():
-                self.look()
+    def is_due(self) -> bool:
+        """True where it is time to look."""
+        return time.monotonic() >= self._look_at
+
+    def act(self) -> None:
+        """Look, and again in a while. Errors as `ModelDriver.act`."""
+        again_s = min(TICK_S, self._clock.wall_until(self._clock.now() + TICK_S))
+        self._look_at = time.monotonic() + max(LEAST_S, again_s)
+        self.look()
 
     def look(self) -> None:
-        """Look once, decide where that is due, and move models on their way. Errors as `run`."""
+        """Look once, decide where that is due, and move models on their way."""
         self._store.leases.renew(self._lease)  # orders of a leader that is none any more must not go out
         self._listed.look()
         self._hosts.look()

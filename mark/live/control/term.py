@@ -1,7 +1,7 @@
 """One term of the acting controller: from recovering the journals to the first failure.
 
-One thread keeps the lease, from before the first decisions on; then one ticks each model. Whatever fails ends the
-term: the next one, here or in another process, recovers every model from its journal.
+One thread keeps the lease, from before the first decisions on; then one acts for the whole service. Whatever fails
+ends the term: the next one, here or in another process, recovers every model from its journal.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.commitment_watch import CommitmentWatch
-from mark.live.control.driver import ModelDriver
 from mark.live.control.driver_factory import MakeDriver, MakeHosts, ModelForecasters, Shared, no_hosts
-from mark.live.control.host_driver import HostDriver
 from mark.live.control.quota_watch import QuotaWatch
+from mark.live.control.service_driver import ServiceDriver
 from mark.live.control.shared_cap import shared_cap
 from mark.live.models import LiveModel
 from mark.service_spec import ServedModel
@@ -120,11 +119,10 @@ class Term:
         resources = RESOURCES.read(self._store)
         if resources is None:
             raise RetryLater("the service's queues are not set up yet")
-        drivers: list[ModelDriver] = []
-        waking: list[ModelDriver | HostDriver] = []
+        acting: list[ServiceDriver] = []
 
         def wake() -> None:
-            for driver in waking:
+            for driver in acting:
                 driver.wake()
 
         offerings = {offering.name: offering for model in models for offering in model.served.offerings}
@@ -169,28 +167,21 @@ class Term:
             cap=cap,
             launches=launches_of(resources),
         )
-        runs: list[Callable[[], None]] = [partial(part.run, self._over) for part in (watch, quotas, owned)]
         hosts = self._make_hosts(models, shared, opened)
         if hosts is not None:
             shared = replace(shared, hosts=hosts)
-            runs.append(partial(hosts.run, self._over))
-        for model in models:
-            driver, run = self._make_driver(model, forecasters[model.name], shared, opened)
-            drivers.append(driver)
-            runs.append(partial(run, self._over))
+            hosts.on_followed = wake
+        drivers = [self._make_driver(model, forecasters[model.name], shared, opened) for model in models]
         for driver in drivers:  # guardrails count the instances of all models before the first launch of any
             driver.observe()
         for driver in (
             drivers if cap is not None else ()
         ):  # all before the first plans, or that finds the cap empty
             driver.claim()
-        waking += drivers
-        if hosts is not None:
-            waking.append(hosts)
-            hosts.on_followed = wake
+        acting.append(ServiceDriver(drivers, hosts))
         shared.inbox.start()
         opened.callback(shared.inbox.close)
-        return runs
+        return [partial(run, self._over) for run in (watch.run, quotas.run, owned.run, acting[0].run)]
 
     def _shared(self) -> tuple[ServedModel, ...]:
         """What shared instances are billed as, where there are some."""

@@ -66,7 +66,7 @@ from mark.steady_time import WALL, steady_time
 from mark.store.clients import clients_of
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
-from mark.store.published_status import MODEL, RESOURCES, PublishedModel
+from mark.store.published_status import MODEL, RESOURCES, PublishedModel, PublishedResources
 from mark.store.service import ServiceStore
 from mark.store.users import StoreUser, acl_file, make_passwords, url_of
 
@@ -103,6 +103,8 @@ class Supervisor:
         #: Zones of the emulated network, where its world tells them apart.
         self._zones: tuple[str, ...] = ()
         self._since = 0.0
+        self._anchor = ClockAnchor()
+        self._resources: PublishedResources | None = None
         self._running = Running(
             name=self._settings.service.name,
             pid=os.getpid(),
@@ -153,11 +155,7 @@ class Supervisor:
         )
         started = first_anchor(clocks[-1] if clocks else None, steady_time(), seen_until)
         self._since = started.service_at
-        store.put_spec(self._spec)
-        store.begin_versions(self._spec.models)
-        store.put_clock(started)
-        if (kept := self._folder.clients()) is not None:
-            store.clients.restore(clients_of(kept))
+        self._describe(store, started)
         store.forget_members()  # a store that outlived its service remembers who served in its last life
         controls = self._start_aws()
         self._upkeep.begin()
@@ -172,6 +170,15 @@ class Supervisor:
             set_clock(store, controls, ClockAnchor(wall_at=steady_time(), service_at=started.service_at))
         self._note(ready=True, step="")
         log.info("ready", extra={"gateway": self._running.gateway})
+
+    def _describe(self, store: ServiceStore, anchor: ClockAnchor) -> None:
+        """Tell the store what the service is, and how its clock goes."""
+        store.put_spec(self._spec)
+        store.begin_versions(self._spec.models)
+        store.put_clock(anchor)
+        if (kept := self._folder.clients()) is not None:
+            store.clients.restore(clients_of(kept))
+        self._anchor = anchor
 
     def _with_versions(self, models: Sequence[ServedModel]) -> tuple[ServedModel, ...]:
         """Have the models served from copies of their files; where one cannot be kept, it is served as it is."""
@@ -275,7 +282,8 @@ class Supervisor:
         made = make_resources(self._aws, self._running, self._spec.models, self._settings)
         subnets = subnets_of(self._aws, WORLDS[self._settings.simulate.world])
         self._zones = tuple(zone for zone, _ in subnets)
-        RESOURCES.write(self._store, published_resources(made, rollout, subnets))
+        self._resources = published_resources(made, rollout, subnets)
+        RESOURCES.write(self._store, self._resources)
         now = self._store.clock().service_time(steady_time())
         for model in self._spec.models:
             if model.function_versions:  # those that were rolled out before an emulated AWS was lost
@@ -403,6 +411,8 @@ class Supervisor:
             self._note()
         self._wall.look()
         if self._store is not None:
+            with suppress(RetryLater):
+                self._restore(self._store)
             restarts = self._children.restarts()
             if self._redis is not None:
                 restarts["store"] = self._redis.restarts
@@ -413,6 +423,18 @@ class Supervisor:
                 upkeep=self._upkeep,
                 wall_jump_s=self._wall.jump_s,
             )
+
+    def _restore(self, store: ServiceStore) -> None:
+        """Describe the service anew where the store has lost its data; what serves is the version of the start."""
+        anchor = store.clock()
+        if store.is_described:
+            self._anchor = anchor
+            return
+        log.error("the store has lost its data, and is told anew what the service is")
+        adopt_wall(store)
+        self._describe(store, self._anchor)
+        if self._resources is not None:
+            RESOURCES.write(store, self._resources)
 
     def _pids(self) -> dict[str, int]:
         own = {"supervisor": os.getpid(), **self._children.pids()}

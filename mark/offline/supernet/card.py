@@ -14,10 +14,11 @@ ABOUT_SIX = "six subnets evenly spaced in cost from the smallest to the largest"
 
 def sentences(trained: TrainedSupernet, actuation: Actuation) -> Iterator[str]:
     """Measurements of the supernet: statistics, equality, switching, memory."""
-    yield (
-        f"SubnetNorm: {_percent(trained.mean_accuracy)} right on average over {trained.calibrated} subnets with "
-        f"statistics of their own; {_percent(trained.mean_shared_accuracy)} with the largest subnet's for all"
-    )
+    if trained.statistics_bytes:
+        yield (
+            f"SubnetNorm: {_percent(trained.mean_accuracy)} right on average over the front with statistics of "
+            f"each subnet; {_percent(trained.mean_shared_accuracy)} with the largest one's for all"
+        )
     yield (
         f"extracted: scores differ by {actuation.largest_difference:.1e} at most (scores up to "
         f"{actuation.largest_score:.1f}) from those of the same subnets as networks of their own"
@@ -30,7 +31,7 @@ def sentences(trained: TrainedSupernet, actuation: Actuation) -> Iterator[str]:
     )
     yield (
         f"memory: {_kb(trained.memory_bytes)} serve all {trained.calibrated} subnets, "
-        f"{_kb(trained.statistics_bytes)} of it statistics; {len(trained.six)} extracted ones need "
+        f"{trained.largest_ratio:.2f} times the largest one alone; {len(trained.six)} extracted ones need "
         f"{_kb(trained.six_bytes)}: 1/{1 / trained.memory_ratio:.2f} ({ABOUT_SIX}); against the "
         f"{len(trained.subnets)} of the front: 1/{1 / trained.front_ratio:.2f}"
     )

@@ -66,7 +66,7 @@ def parse_axis(text: str) -> Axis:
         raise unknown("setting", key, known)
     try:
         found = yaml.safe_load(f"[{values}]")
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise Misconfigured(
             f"--set {key}: {values!r} cannot be read as values with commas between them"
         ) from error

@@ -41,7 +41,12 @@ DECIDING = (
     *("config/capacity.py", "config/events.py", "config/training.py", "config/account.py"),
     "config/settings.py",
     "config/trace.py",
-    *("offline/experiments.py", "offline/replay_outcome.py", "offline/service_members.py"),
+    *(
+        "offline/experiments.py",
+        "offline/learned_policy.py",
+        "offline/replay_outcome.py",
+        "offline/service_members.py",
+    ),
     *("offline/simulate.py", "offline/sweep/job.py", "offline/sweep/served.py", "offline/workloads.py"),
     *("report/service/service_cell.py", "report/service/service_document.py"),
     "report/service/service_verdict.py",

@@ -4,6 +4,8 @@ What counts is the slack of the agent's own queue. A request with an accuracy fl
 first variant that keeps it. While one waits, admission and slack count on that variant in place of the fastest one
 for every batch ahead: too late at worst, never too early. One that names its variant is answered by that one
 alone: a batch ends before the first request that another one would have to answer.
+
+Rules that weigh quality (`mark.dispatch.qos`) count in soft deadlines, and what came lately beside what waits.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from mark.dispatch.measured import VariantTimes
+from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import choose_waiting, spare_at
 from mark.dispatch.variants import VariantServing
+from mark.serving.agent.quality_rule import QualityRule
 
 
 class Waiting(NamedTuple):
@@ -41,6 +45,7 @@ class AgentVariants:
         self._full_s = [row[-1] for row in rows]
         self._late = own.late[instance_type]
         self._choices = own.choices(horizon_s)
+        self._quality = QualityRule(own, horizon_s) if isinstance(own.dispatch.rule, QosRule) else None
         self.times = VariantTimes(rows, cv)
         self.fastest_times = self.times.of(self._fastest)
 
@@ -65,6 +70,12 @@ class AgentVariants:
         urgent as the most urgent one behind it. A machine that is slower than its profile has that much less
         slack.
         """
+        if self._quality is not None:
+            slower = self.times.of(self._fastest).full_batch_s / self._full_s[self._fastest]
+            taken, number = self._quality.choose([one.deadline_at for one in waiting], now, slower)
+            taken, number = _answered_together(waiting[: min(taken, self.max_batch)], self.serving.floor + number)
+            self._quality.note(one.deadline_at for one in waiting[:taken])
+            return taken, number
         count = len(waiting)
         urgent = list(accumulate((deadline for deadline, _, _ in reversed(waiting)), min))[::-1]
         full_s = self.times.of(self._lifted).full_batch_s

@@ -2,7 +2,7 @@
 
 Only ids that clients chose are kept, for one to two minutes, in two generations of up to MAX_IDS ids and MAX_BYTES
 of responses each. Under a high request rate these bounds shorten the time. An id stands for one request: with
-another body, another variant or another accuracy floor it is refused.
+another body, variant or accuracy floor it is refused, as where body or answer are of another content type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 KEPT_S = 60.0
 MAX_IDS = 8192
 MAX_BYTES = 32 * 1024 * 1024
-CONFLICT = "this request id was used with another body, variant or accuracy floor; use a new id"
+CONFLICT = "this request id was used with another body, content type, variant or accuracy floor; use a new id"
+READ_AS = ("content-type", "accept")
+"""Headers that decide, beside body, variant and floor, how a request is read and answered."""
 
 
 class IdempotencyCache:
@@ -46,7 +48,8 @@ class IdempotencyCache:
             self._rotates_at = now + KEPT_S
         client = "" if request.client is None else request.client.name
         key = (client, model, request.path + request.version, request.request_id)
-        digest = hash((request.body, request.variant, request.accuracy_floor))
+        told = (request.headers.get(name) for name in READ_AS)
+        digest = hash((request.body, request.variant, request.accuracy_floor, request.header_length, *told))
         known = young.get(key) or self._old.get(key)
         if known is None:
             request.idempotency = young[key] = IdempotencyRecord(key, digest)

@@ -39,6 +39,8 @@ PINGS_ALLOWED_EACH_S = 10.0
 CONNECTION_S = 600.0
 """Age of a connection that takes no more calls: the client's next one may reach another gateway."""
 HANDSHAKE_S = 10.0
+AT_ONCE_S = 0.05
+"""A message that is here within it takes no memory that it might need."""
 Messages: TypeAlias = AsyncIterable[bytes]
 Context: TypeAlias = Any
 """grpcio's ServicerContext: it has no types."""
@@ -173,7 +175,7 @@ class GrpcServer:
         try:
             headers, target = _headers(context), document.target
             if document.of_model is not None and self._http.admits(target, headers):
-                message = parse(f"{name}Request", await self._read(messages))
+                message = parse(f"{name}Request", (await self._read(messages))[0])
                 named = message.name or not document.of_all
                 path = model_target(message.name, message.version, document.of_model)
                 target = path if named else document.of_all
@@ -192,7 +194,7 @@ class GrpcServer:
         try:
             headers = _headers(context)
             if self._http.admits(INDEX, headers):
-                message = parse("RepositoryIndexRequest", await self._read(messages))
+                message = parse("RepositoryIndexRequest", (await self._read(messages))[0])
                 asked = oip.dump_json({"ready": message.ready})
         except BadRequest as error:
             return await _refuse(context, error)
@@ -210,7 +212,7 @@ class GrpcServer:
         try:
             headers = _headers(context)
             if self._http.admits(LIVE, headers):  # a stranger's message is not read
-                name = parse("HealthCheckRequest", await self._read(messages)).service
+                name = parse("HealthCheckRequest", (await self._read(messages))[0]).service
         except BadRequest as error:
             return await _refuse(context, error)
         if name not in ("", SERVICE):
@@ -226,8 +228,7 @@ class GrpcServer:
         try:
             headers = _headers(context)
             if self._http.admits(asked.target, headers):
-                data = await self._read(messages)
-                lease = self._lease(len(data))
+                data, lease = await self._read(messages)
                 asked = await _off_loop(len(data), partial(_understood, data))
                 del data
         except BadRequest as error:
@@ -245,25 +246,33 @@ class GrpcServer:
         except BadRequest as error:
             return await _refuse(context, BadRequest(str(error), 500))
 
-    async def _read(self, messages: Messages) -> bytes:
-        """The call's one message. Errors: BadRequest."""
-        slow_s = self._http.limits.slow_s
-        try:
-            async with asyncio.timeout(slow_s):
-                async for message in messages:
-                    return message
-        except TimeoutError:
-            raise BadRequest(TOO_SLOW.format(slow_s), 408) from None
-        raise BadRequest("the call has no message")
+    async def _read(self, messages: Messages) -> tuple[bytes, BodyLease | None]:
+        """The call's one message, and its share of the memory for bodies; None where it is too small to count.
 
-    def _lease(self, size: int) -> BodyLease | None:
-        """The message's share of the memory for bodies; None where it is too small to count.
-
-        Errors: BadRequest.
+        gRPC holds what has come of a message and does not say how long it will be. So one that is not here at once
+        counts as the longest that there may be until it is. Errors: BadRequest.
         """
-        if size <= UNCOUNTED_BYTES:
-            return None
-        lease = self._http.budget.take(size, is_here=True)
+        limits, lease = self._http.limits, None
+        reading = asyncio.ensure_future(_first(messages))
+        try:
+            await asyncio.wait({reading}, timeout=AT_ONCE_S)
+            if not reading.done():
+                lease = self._take(limits.body_bytes, is_here=False)
+                await asyncio.wait({reading}, timeout=limits.slow_s)
+            if not reading.done():
+                raise BadRequest(TOO_SLOW.format(limits.slow_s), 408)
+            data = reading.result()
+        finally:
+            reading.cancel()
+        if len(data) <= UNCOUNTED_BYTES:
+            return data, None
+        if lease is None:
+            return data, self._take(len(data), is_here=True)
+        lease.shrink(len(data))
+        return data, lease
+
+    def _take(self, size: int, *, is_here: bool) -> BodyLease:
+        lease = self._http.budget.take(size, is_here=is_here)
         if lease is None:
             raise BadRequest(HELD, 503)
         return lease
@@ -292,6 +301,12 @@ def _of_document(name: str, body: bytes, field: str) -> bytes:
     found, message = oip.load_json(body), CLASSES[name]()
     json_format.ParseDict({field: found} if field else found, message, ignore_unknown_fields=True)
     return bytes(message.SerializeToString())
+
+
+async def _first(messages: Messages) -> bytes:
+    async for message in messages:
+        return message
+    raise BadRequest("the call has no message")
 
 
 def _understood(data: bytes) -> Translated:

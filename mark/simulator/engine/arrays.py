@@ -12,7 +12,8 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.overflow import BUCKETS
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.dispatch.qos import QosRule
-from mark.dispatch.variants import LearnedServing, VariantServing
+from mark.dispatch.qos_policy import network_of
+from mark.dispatch.variants import VariantServing
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
 from mark.simulator.engine import kernel
@@ -101,6 +102,7 @@ def fleet(
     sized: bool,
     variants: kernel.Variants | None = None,
     entry: Floats = ONE_ZONE,
+    central: kernel.Central | None = None,
 ) -> kernel.Fleet:
     """Room for `count` instances, each with a ring of `queue` requests, which have sizes where `sized`."""
     nobody = padded([[]] * entry.size)
@@ -112,6 +114,7 @@ def fleet(
         noise=np.ones((1, DRAWS)),
         variants=variants,
         zones=kernel.Zones(entry, *nobody),
+        central=central,
     )
 
 
@@ -140,8 +143,29 @@ def variants(serving: VariantServing, made: Record) -> kernel.Variants:
         left_s=speed * serving.deadlines.soft_s - float(made.network_s),
         qos=serving.qos_tables(),
         heuristic=serving.dispatch.rule is QosRule.HEURISTIC,
-        network=serving.network if isinstance(serving, LearnedServing) else None,
+        network=network_of(serving.weights) if serving.weights else None,
     )
+
+
+def central(serving: VariantServing, made: kernel.Variants, speed: float) -> kernel.Central:
+    """An empty queue for all instances."""
+    single_s = made.latency_s[:, made.choices.variant[:, :, 1:].min() :, 1].min(axis=1)
+    shared = serving.shared(made.choices, made.horizon_s, speed)
+    marks = records(kernel.CENTRAL, 1)[0]
+    return kernel.Central(np.zeros(FIRST_QUEUE), np.zeros(FIRST_QUEUE), marks, single_s, shared, made)
+
+
+def with_longer_central(old: kernel.Fleet) -> kernel.Fleet:
+    """Twice the room in the queue of all instances, unrolled so that it starts at its head."""
+    assert old.central is not None, "asked of a fleet with one"
+    queue, held, marks = old.central.queue, old.central.held, old.central.marks
+    places = np.arange(queue.size)
+    longer = [
+        np.pad(ring[(head + places) % queue.size], (0, queue.size))
+        for ring, head in ((queue, marks.head), (held, marks.held_head))
+    ]
+    marks.head = marks.held_head = 0
+    return old._replace(central=old.central._replace(queue=longer[0], held=longer[1]))
 
 
 def with_more_slots(old: kernel.Fleet) -> kernel.Fleet:
@@ -163,6 +187,8 @@ def with_wider_batches(old: kernel.Fleet, max_batch: int) -> kernel.Fleet:
 
 def with_longer_queues(old: kernel.Fleet) -> kernel.Fleet:
     """Rings twice as long, unrolled so that each starts at its head."""
+    if old.central is not None:
+        return with_longer_central(old)
     size = old.queue.shape[1]
     places = (old.servers.head[:, None] + np.arange(size)[None, :]) % size
     more = ((0, 0), (0, size))

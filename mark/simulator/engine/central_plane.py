@@ -74,6 +74,11 @@ class CentralEngine(Engine):
         self._asked: dict[int, tuple[float, int]] = {}
         self._count = 0
 
+    @property
+    def has_central_queue(self) -> bool:
+        """True."""
+        return True
+
     def add(self, offering: Offering, *, standby: bool, balance: float = 0.0, zone: str = "") -> int:
         """A ready instance that accepts requests from now on; returns its slot."""
         slot = super().add(offering, standby=standby, balance=balance, zone=zone)

@@ -28,8 +28,10 @@ from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance
 from mark.simulator.engine import (
     kernel,
     kernel_central,
+    kernel_deadlines,
     kernel_devices,
     kernel_lambda,
+    kernel_qos,
     kernel_tally,
     kernel_variants,
 )
@@ -42,7 +44,7 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 _CALLED: dict[str, Any] = {**_OPTIONS, "forceinline": False}
 """Of the learned scheduler: its layers take far longer than a call, and minutes to compile at each place."""
 _DECISIONS = (bouncer, batcher, credit_rules, device, objective, overflow, qos, qos_policy, routing, slackfit)
-_ENGINE = (*_DECISIONS, kernel_tally, kernel_lambda, kernel)
+_ENGINE = (*_DECISIONS, kernel_tally, kernel_lambda, kernel, kernel_deadlines)
 _CENTRAL = (assignment, kairos, learned, central_decisions)
 
 
@@ -63,14 +65,20 @@ class CentralKernel(NamedTuple):
 
 
 class VariantKernel(NamedTuple):
-    """Entry point of the kernel of variants, compiled or plain; both give the same results."""
+    """Entry points of the kernel of variants, compiled or plain; both give the same results."""
 
     run: Callable[..., int]
+    play: Callable[..., int]
 
 
 def plain_kernel() -> Kernel:
     """The kernel as Python runs it: the reference, some hundred times slower."""
-    return Kernel(kernel.run, kernel.settle, kernel.dispatch, kernel_lambda.start_environment)
+    return Kernel(
+        kernel_deadlines.run,
+        kernel_deadlines.settle,
+        kernel_deadlines.dispatch,
+        kernel_lambda.start_environment,
+    )
 
 
 @functools.cache
@@ -133,15 +141,14 @@ def compiled_central_code(cache_dir: Path) -> CentralCode:
 
 def plain_variant_kernel() -> VariantKernel:
     """The kernel of variants as Python runs it."""
-    return VariantKernel(kernel_variants.run)
+    return VariantKernel(kernel_variants.run, kernel_qos.play)
 
 
 @functools.cache
 def compiled_variant_kernel(cache_dir: Path) -> VariantKernel:
     """The kernel of variants as machine code, compiled and cached like the other ones."""
-    return VariantKernel(
-        *_compiled((slackfit, kernel_variants), map(_uncounted, plain_variant_kernel()), cache_dir)
-    )
+    modules = (slackfit, qos, qos_policy, kernel_variants, kernel_qos)
+    return VariantKernel(*_compiled(modules, map(_uncounted, plain_variant_kernel()), cache_dir))
 
 
 def _compiled(

@@ -24,6 +24,7 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants import VariantServing
 from mark.domain.billing.costs import LambdaUsage
 from mark.domain.demand import WINDOW_S
+from mark.domain.errors import Misconfigured
 from mark.domain.load.outcomes import Outcomes
 from mark.domain.models.variants import AccuracyTotal
 from mark.domain.objective import Slo, SloWindow
@@ -37,6 +38,7 @@ from mark.simulator.results import Latency, SecondSeries, ServedCounts
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+NO_LAMBDA = "a replay with a central queue has no Lambda: leave it out with offerings.overflow: false"
 BLOCK_S = 3600.0
 """Arrivals are fetched for this long at a time, so that a week never stands in memory."""
 
@@ -106,13 +108,21 @@ class Engine:
         self._zones = given.zones
         self._entry = {zone: 1.0 / len(given.entry or given.zones) for zone in given.entry or given.zones}
         self._variants = given.variants
+        variants = None if given.variants is None else arrays.variants(given.variants, self._rules)
+        central, room = None, arrays.FIRST_QUEUE
+        if variants is not None and given.variants is not None and given.variants.dispatch.is_central:
+            if given.overflow is not None:
+                raise Misconfigured(NO_LAMBDA)
+            central = arrays.central(given.variants, variants, given.speed)
+            room = max(room, 2 ** given.variants.table.max_batch.bit_length())
         self._fleet = arrays.fleet(
             arrays.FIRST_SLOTS,
-            arrays.FIRST_QUEUE,
+            room,
             1,
             sized=given.sizes is not None,
-            variants=None if given.variants is None else arrays.variants(given.variants, self._rules),
+            variants=variants,
             entry=self._added_up(),
+            central=central,
         )
         self._pool = arrays.pool(self._rules, given.overflow, given.rng)
         self._tally = arrays.tally(given.start_at, seconds)
@@ -129,6 +139,11 @@ class Engine:
         self._block_until = given.start_at
         self._index = 0
         self._warm_pings = self._cold_pings = 0
+
+    @property
+    def has_central_queue(self) -> bool:
+        """True where requests wait in one queue for all instances."""
+        return self._fleet.central is not None
 
     @property
     def entry(self) -> Mapping[str, float]:

@@ -39,7 +39,7 @@ from mark.dispatch.qos import (
     arrival_rate,
     fixed_pair,
     heuristic_pair,
-    queue_bins,
+    queue_left,
     time_utility,
 )
 from mark.dispatch.qos_policy import QosNetwork, learned_pair
@@ -52,7 +52,7 @@ from mark.dispatch.routing import (
     sized_finish_at,
     weighted,
 )
-from mark.dispatch.slackfit import Choices, choose_waiting, spare_at
+from mark.dispatch.slackfit import Choices, Shared, choose_waiting, spare_at
 from mark.simulator.engine.kernel_lambda import Pool, invoke, reap, start_environment
 from mark.simulator.engine.kernel_tally import (
     Floats,
@@ -105,6 +105,12 @@ SERVER = np.dtype(
         *SHARE_FIELDS.items(),
     ]
 )
+CENTRAL = np.dtype(
+    [
+        *((name, "i8") for name in ("head", "waiting", "held_head", "held")),
+        ("now", "f8"),  # instant up to which the queue was served
+    ]
+)
 RULES = np.dtype(
     [
         *((name, "?") for name in ("shed_late", "overflows", "lambda_before_crossing")),
@@ -155,6 +161,23 @@ class Zones(NamedTuple):
     counts: Ints
 
 
+class Central(NamedTuple):
+    """One queue of requests for all instances (`kernel_deadlines.py`).
+
+    queue: a ring of arrival times that never fall, which are deadlines too: all requests have one objective. held:
+    a ring of those that nobody can answer in time any more. Their capacities are powers of two. marks: one record
+    of CENTRAL. single_s: shape (types,), the least that any variant takes for one request. shared: the decisions.
+    variants: those of the fleet.
+    """
+
+    queue: Floats
+    held: Floats
+    marks: Record
+    single_s: Floats
+    shared: Shared
+    variants: Variants
+
+
 class Fleet(NamedTuple):
     """One row per instance. servers: records of SERVER; batch_s: shape (slots, largest batch + 1), seconds.
 
@@ -162,6 +185,7 @@ class Fleet(NamedTuple):
     sizes: the items of the same requests; None where all have one.
     noise: shape (kinds, draws), factors on a batch's time used in turn; row 0 is without noise.
     variants: those of the model; None where it has one.
+    central: the queue of all instances; None where each has its own.
     """
 
     servers: Records
@@ -171,6 +195,7 @@ class Fleet(NamedTuple):
     noise: Floats
     variants: Variants | None
     zones: Zones
+    central: Central | None
 
 
 def run(
@@ -399,9 +424,14 @@ def _enqueue_or_shed(
 
 def start_batch(now: float, row: int, fleet: Fleet, totals: Record) -> None:
     """Take the next batch from the queue of an idle row into service."""
-    server, batch_s, noise = fleet.servers[row], fleet.batch_s[row], fleet.noise
+    server = fleet.servers[row]
     most = _choose_variant(now, server, fleet.queue[row], fleet.variants, totals)
-    items = _take(row, server, most, fleet.sizes)
+    run_batch(now, row, _take(row, server, most, fleet.sizes), fleet, totals)
+
+
+def run_batch(now: float, row: int, items: int, fleet: Fleet, totals: Record) -> None:
+    """So many items that the row holds are in service from now on."""
+    server, batch_s, noise = fleet.servers[row], fleet.batch_s[row], fleet.noise
     factor = noise[server.noise, totals.drawn & (noise.shape[1] - 1)]
     totals.drawn += 1
     expected_s = _expected_s(items, server, batch_s, fleet.variants)
@@ -453,12 +483,12 @@ def _choose_by_rule(
         if variants.heuristic or network is not None:
             rate = arrival_rate(queue, head, waiting, now, RATE_WINDOW_S * unit_s) * unit_s
         if network is not None:
-            bins = queue_bins(queue, head, waiting, variants.left_s - now, unit_s)
-            free = np.ones(qos.share.size)  # an instance sees itself alone, and it is free
-            most, number, is_sure = learned_pair(server.kind, bins, waiting, rate, free, qos, network)
+            left_s = queue_left(queue, head, waiting, variants.left_s - now, unit_s)
+            most, number, is_sure = learned_pair(server.kind, left_s, rate, np.zeros(1), qos, network)
             totals.fallback_decisions += not is_sure
         elif variants.heuristic:
-            most, number = heuristic_pair(server.kind, waiting, rate, qos)
+            left_s = queue_left(queue, head, waiting, variants.left_s - now, unit_s)
+            most, number = heuristic_pair(server.kind, left_s, rate, np.zeros(1), qos)
         else:
             most, number = fixed_pair(waiting, qos.throughput_qps.shape[1])
         server.variant = variants.floor + number

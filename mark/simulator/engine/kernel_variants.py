@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mark.dispatch.slackfit import Choices, choose
+from mark.dispatch.slackfit import Shared, choose_shared
 from mark.simulator.engine.kernel_tally import Floats, Ints
 
 # Why `run` returned.
@@ -24,6 +24,10 @@ NONE = -1
 # Counts kept in `Work.counts`.
 AT, QUEUED, LEFT, ASKED, DECISIONS, BATCHES, DROPPED = range(7)
 COUNTS = 7
+
+
+ANY_TIME: Floats = np.zeros((1, 1))
+"""Needs of a rule that serves whom the fastest batch of one answers in time."""
 
 
 class Requests(NamedTuple):
@@ -60,6 +64,8 @@ class VariantRules(NamedTuple):
     drop_late: bool
     #: a worker that was told to wait asks again after so long, or when something arrives
     wait_s: float
+    #: shape (types, columns), seconds that the head needs besides, by queue length; the last one for longer queues
+    needs_s: Floats = ANY_TIME
 
 
 class Work(NamedTuple):
@@ -71,8 +77,9 @@ class Work(NamedTuple):
     variant: Ints
     #: shape (requests,): binary heap of waiting requests by deadline
     heap: Ints
-    #: shape (workers,): end of its batch, inf where idle; when it may ask again
+    #: shape (workers,): end of its batch, inf where idle, and the expected one; when it may ask again
     done_s: Floats
+    free_s: Floats
     ask_s: Floats
     #: shape (workers, largest batch), requests in service, and how many
     held: Ints
@@ -91,6 +98,7 @@ def make_work(requests: int, workers: int, max_batch: int) -> Work:
         variant=np.full(requests, NONE, np.int64),
         heap=np.empty(requests, np.int64),
         done_s=np.full(workers, np.inf),
+        free_s=np.full(workers, np.inf),
         ask_s=np.full(workers, -np.inf),
         held=np.empty((workers, max_batch), np.int64),
         holds=np.zeros(workers, np.int64),
@@ -102,7 +110,7 @@ def make_work(requests: int, workers: int, max_batch: int) -> Work:
     return work
 
 
-def run(requests: Requests, workers: Workers, choices: Choices, rules: VariantRules, work: Work) -> int:
+def run(requests: Requests, workers: Workers, choices: Shared, rules: VariantRules, work: Work) -> int:
     """Serve until all requests have left, or until a worker asks (its number is `counts[ASKED]`)."""
     counts, clock = work.counts, work.clock
     arrived_s = requests.arrived_s
@@ -156,7 +164,7 @@ def _decide(
     first: int,
     requests: Requests,
     workers: Workers,
-    choices: Choices,
+    choices: Shared,
     rules: VariantRules,
     work: Work,
 ) -> bool:
@@ -165,7 +173,7 @@ def _decide(
     has_new_head = rules.drop_late
     for worker in range(first, workers.kind.size):
         if has_new_head:
-            _drop_late(now, requests, workers, work)
+            _drop_late(now, requests, workers, rules, work)
             has_new_head = False
         if counts[QUEUED] == 0:
             break
@@ -177,12 +185,27 @@ def _decide(
             return True
         kind = workers.kind[worker]
         slack_s = requests.deadline_s[work.heap[0]] - now
-        batch, variant = choose(kind, slack_s, counts[QUEUED], choices)
+        instances, next_idle_s = 1, np.inf
+        if choices.weighs:
+            instances, next_idle_s = _others(now, worker, workers, work)
+        batch, variant = choose_shared(kind, slack_s, counts[QUEUED], instances, next_idle_s, choices)
         counts[DECISIONS] += 1
         _take(now, worker, batch, variant, requests, workers, rules, work)
         has_new_head = rules.drop_late
     work.clock[1] = _next_due(now, workers, work)
     return False
+
+
+def _others(now: float, worker: int, workers: Workers, work: Work) -> tuple[int, float]:
+    """Workers that are there, and how long it is expected to take until another one is idle."""
+    count, next_idle_s = 0, np.inf
+    for number in range(workers.kind.size):
+        if workers.from_s[number] <= now < workers.until_s[number]:
+            count += 1
+            if number != worker:
+                idle_s = max(0.0, work.free_s[number] - now) if work.holds[number] > 0 else 0.0
+                next_idle_s = min(next_idle_s, idle_s)
+    return count, next_idle_s
 
 
 def _take(
@@ -209,22 +232,25 @@ def _take(
     factor = workers.noise[counts[DECISIONS] % workers.noise.size]
     done_s = now + expected_s * factor
     work.holds[worker] = taken
-    work.done_s[worker] = done_s
+    work.done_s[worker], work.free_s[worker] = done_s, now + expected_s
     for place in range(taken):
         request = work.held[worker, place]
         work.finish_s[request] = done_s
         work.variant[request] = variant
 
 
-def _drop_late(now: float, requests: Requests, workers: Workers, work: Work) -> None:
-    """Requests at the head that even the fastest batch of one would answer after their limit leave."""
+def _drop_late(now: float, requests: Requests, workers: Workers, rules: VariantRules, work: Work) -> None:
+    """Requests at the head that even the fastest batch, of one unless the rule says more, answers late leave."""
+    types, columns = rules.needs_s.shape
     while work.counts[QUEUED] > 0:
         request = work.heap[0]
         fastest_s = np.inf
+        column = min(work.counts[QUEUED], columns - 1)
         for worker in range(workers.kind.size):
             if workers.from_s[worker] <= now < workers.until_s[worker]:
-                fastest = workers.latency_s[workers.kind[worker], requests.floor[request] :, 1].min()
-                fastest_s = min(fastest_s, fastest)
+                kind = workers.kind[worker]
+                fastest = workers.latency_s[kind, requests.floor[request] :, 1].min()
+                fastest_s = min(fastest_s, max(fastest, rules.needs_s[min(kind, types - 1), column]))
         if now + fastest_s <= requests.limit_s[request] or fastest_s == np.inf:
             break
         pop(requests.deadline_s, work)

@@ -14,12 +14,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mark.dispatch.qos import QosPool
-from mark.dispatch.qos_policy import HIDDEN, QosNetwork, action_count, feature_count
+from mark.dispatch.qos_policy import QosNetwork, action_count, feature_count, network_shapes
 from mark.domain.errors import Misconfigured
-from mark.simulator.qos.episode import PAPER
 from mark.simulator.qos.policy_gradient import Progress
 
-FORMAT = "mark-qos/2"
+FORMAT = "mark-qos/3"
+"""Another one wherever a state's numbers or what weights mean change: such a file would be read wrongly."""
 _GROUPS = ("network", "first", "second", "best")
 
 
@@ -40,11 +40,13 @@ class Made(BaseModel):
     seed: int
     job_s: float
     iterations: int
-    #: the `Conditions` that it was made under; older files have the paper's
-    unit_s: float = PAPER.unit_s
-    network_s: float | None = PAPER.network_s
-    noise_cv: float = PAPER.noise_cv
-    drop_late: bool = PAPER.drop_late
+    #: the `Conditions` that it was made under
+    unit_s: float
+    network_s: float | None
+    noise_cv: float
+    drop_late: bool
+    #: whether the reward is the paper's
+    windowed: bool
 
 
 class _Header(BaseModel):
@@ -86,17 +88,18 @@ def read_checkpoint(path: Path, pool: QosPool, train: str = train_command(None))
     """The training in a file, for this pool. train: the command that makes one, for Misconfigured to name."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            if (format_ := json.loads(str(found["header"]))["made"]["format"]) != FORMAT:
+                raise Misconfigured(f"{path}: its format {format_} is not {FORMAT}; train anew with `{train}`")
             header = _Header.model_validate(json.loads(str(found["header"])))
             groups = [QosNetwork(*(found[f"{g}_{name}"] for name in QosNetwork._fields)) for g in _GROUPS]
     except FileNotFoundError as error:
         raise Misconfigured(f"{path}: no such file; make one with `{train}`") from error
     except (OSError, EOFError, BadZipFile, KeyError, TypeError, ValueError, ValidationError, zlib.error) as error:
         raise Misconfigured(f"{path}: not a policy that `mark qos train` wrote") from error
-    inputs, actions = feature_count(pool), action_count(pool)
-    shapes = ((inputs, HIDDEN), (HIDDEN,), (HIDDEN, actions), (actions,))
+    shapes = network_shapes(feature_count(pool), action_count(pool))
     fits = all(part.shape == shape for group in groups for part, shape in zip(group, shapes, strict=True))
     made = header.made
-    if made.format != FORMAT or made.devices != tuple(pool.devices.items()):
+    if made.devices != tuple(pool.devices.items()):
         devices = ",".join(f"{name}={count}" for name, count in made.devices)
         raise Misconfigured(
             f"{path} was trained for the pool {devices}, in this order; train one for yours with `{train}`"
@@ -105,7 +108,7 @@ def read_checkpoint(path: Path, pool: QosPool, train: str = train_command(None))
         raise Misconfigured(
             f"{path} was trained for other variants, or other times of batches: train anew with `{train}`"
         )
-    if not all(np.isfinite(part).all() for group in groups for part in group):
+    if not all(np.isfinite(part).all() for group in groups for part in group[:4]):
         raise Misconfigured(f"{path}: weights that are no numbers; train anew with `{train}`")
     network, first, second, best = groups
     state = Progress(network, first, second, header.steps, header.done, header.lost, best, header.best_lost)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,7 +25,10 @@ SCALED_H = (12, 24)
 """Hours of a day whose mean load is scaled to 1: those that the paper's tables report."""
 LEARNED_H = (9, 24)
 """Hours of a day that jobs are drawn from to learn. The paper learns from 9 to 12 h, of the day it then judges."""
+LEARNED_LEVELS = 0.7, 1.3
+"""Loads that are learned from, as shares of what is asked for: a policy meets others than that."""
 STEP_S = 10.0
+"""Length of a step within long bins."""
 DRAWS = 100
 """Times that another second is drawn where one has no query; a load that has none in so many is no load."""
 
@@ -71,10 +74,10 @@ class DailyLoad:
         unit_s: seconds of the day in one of the edges'.
         """
         duration_s /= unit_s
-        steps = max(1, round(duration_s / STEP_S))
+        bins = self.rates.shape[1]
+        steps = max(1, round(duration_s / min(STEP_S, DAY_S / bins / unit_s)))
         edges_s = np.linspace(0.0, duration_s, steps + 1)
         middle_s = from_s + unit_s * (edges_s[1:] + edges_s[:-1]) / 2
-        bins = self.rates.shape[1]
         return self.rates[day, np.minimum(bins - 1, (middle_s / DAY_S * bins).astype(np.int64))], edges_s
 
     def job(
@@ -105,7 +108,7 @@ class DailyLoad:
     def drawing(
         self, duration_s: float, qps: float, conditions: Conditions = PAPER
     ) -> Callable[[np.random.Generator], QosQueries]:
-        """A source of jobs to learn from: any second of LEARNED_H of any day that is learned from.
+        """A source of jobs to learn from: any second of LEARNED_H of any day that is learned from, at any level.
 
         Misconfigured, when it is asked, where none of DRAWS has a query.
         """
@@ -114,7 +117,8 @@ class DailyLoad:
             for _ in range(DRAWS):
                 day = int(rng.integers(len(self.learned)))
                 from_s = float(rng.uniform(LEARNED_H[0] * HOUR_S, LEARNED_H[1] * HOUR_S - duration_s))
-                queries = self._queries(day, from_s, duration_s, qps, rng, conditions)
+                level = float(rng.uniform(*LEARNED_LEVELS))
+                queries = self._queries(day, from_s, duration_s, level * qps, rng, conditions)
                 if queries.sent_s.size:
                     return queries
             raise Misconfigured(f"{self.name}: no query in {duration_s:g} s: give a higher rate or longer jobs")
@@ -142,6 +146,16 @@ def daily_load(trace: Trace) -> DailyLoad:
         raise Misconfigured(f"{trace.name}: a day without load between {SCALED_H[0]} and {SCALED_H[1]} h")
     first = skipped + (len(rates) // bins - days) * bins
     return DailyLoad(trace.name, whole / mean, first * trace.bin_s)
+
+
+def repeated_load(trace: Trace) -> DailyLoad:
+    """`daily_load`; a trace without two whole days of load is repeated over two, from its start."""
+    try:
+        return daily_load(trace)
+    except Misconfigured:
+        bins = round(DAY_S / trace.bin_s)
+        repeated = np.resize(trace.rates_rps, 2 * bins)
+        return daily_load(replace(trace, start_at=0.0, bin_s=DAY_S / bins, rates_rps=repeated))
 
 
 def level_for(

@@ -1,7 +1,7 @@
 """Gymnasium environment of the scheduling problem: one step is one decision for a device that is free.
 
 The observation is `mark.dispatch.qos_policy.features`, the action one of its numbers. The reward is minus what the
-decision lost of quality 1 a query (`QosEpisode.decide`). `info` has `allowed`, a mask of the actions that make
+decision lost of quality 1 a query. `info` has `allowed`, a mask of the actions that make
 sense, and `now`, the clock in s: steps are of unlike length. An action outside of the mask, from a trainer that
 knows no masks, is taken as the nearest within.
 """
@@ -59,9 +59,9 @@ class QosEnvironment(gymnasium.Env[Floats, int]):
             raise gymnasium.error.ResetNeeded("reset the environment before its first step")
         allowed = allowed_actions(self._episode.state(), self.pool)
         taken = nearest_allowed(int(action), allowed, self.pool)
-        asks, lost = self._episode.decide(action_choice(taken, self.pool))
+        asks, quality = self._episode.decide(action_choice(taken, self.pool))
         found, info = self._observed(self._episode, asks)
-        return found, -lost, not asks, False, info
+        return found, float((quality - 1).sum()), not asks, False, info
 
     def _observed(self, episode: QosEpisode, asks: bool) -> tuple[Floats, QosInfo]:
         if not asks:

@@ -14,20 +14,12 @@ from numpy.typing import NDArray
 
 from mark.cloudmodel.noise import noise_factors
 from mark.cloudmodel.world import TYPICAL
-from mark.dispatch.qos import (
-    BIN_S,
-    HARD_S,
-    RATE_WINDOW_S,
-    SOFT_S,
-    QosChoice,
-    QosPool,
-    QosState,
-    deadline_bins,
-    response_quality,
-)
-from mark.dispatch.slackfit import Choices
+from mark.dispatch.qos import BIN_S, HARD_S, SOFT_S, QosChoice, QosPool, QosState, response_quality
+from mark.dispatch.qos_policy import QosNetwork, action_count, feature_count
+from mark.dispatch.slackfit import Choices, plainly
 from mark.simulator.engine import kernel_variants as kernels
 from mark.simulator.engine.compiled import VariantKernel
+from mark.simulator.engine.kernel_qos import Played, Stream, recent_rate, rest_times, time_left
 from mark.simulator.request_streams import arrivals_of_rates
 from mark.simulator.rng import stream
 
@@ -41,7 +33,7 @@ NOISE_CV = TYPICAL.service_cv
 NOISES = 1 << 14
 CLOCK_S = 0.01
 """Step of the clock that decides whether or not a device is free: the paper's step of queries."""
-_NO_TABLE = Choices(np.zeros((1, 1, 1), np.int64), np.zeros((1, 1, 1), np.int64), 1.0)
+_NO_TABLE = plainly(Choices(np.zeros((1, 1, 1), np.int64), np.zeros((1, 1, 1), np.int64), 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +85,8 @@ class QosRun:
 
     #: shape (queries,): quality of each response, 0 where there was none in time
     quality: Floats
+    #: shape (queries,): end of each answer since the soft deadline, NaN where there was none
+    over_s: Floats
     #: queries that the least accurate variant answered, and all that were answered
     small: int
     answered: int
@@ -117,7 +111,7 @@ class QosEpisode:
         devices, total = pool.kind_of.size, queries.sent_s.size
         normals = stream(seed, "batch times").standard_normal(NOISES)
         self._soft_s = queries.sent_s + SOFT_S
-        self._inputs = (
+        self._stream = Stream(
             kernels.Requests(queries.arrived_s, self._soft_s, queries.sent_s + HARD_S, np.zeros(total, np.int64)),
             kernels.Workers(
                 kind=pool.kind_of,
@@ -132,6 +126,7 @@ class QosEpisode:
         self._work = kernels.make_work(total, devices, pool.sizes[-1])
         self._before = self._took = 0
         self._device = 0
+        self._ends_s = np.zeros(devices)  # as expected, of each device's batch
 
     @property
     def now(self) -> float:
@@ -141,38 +136,52 @@ class QosEpisode:
     def advance(self) -> bool:
         """Run on until a device asks; False once all queries have left."""
         self._before = int(self._work.counts[kernels.DROPPED])
-        asks = bool(self._kernel.run(*self._inputs, self._work) == kernels.ASK)
+        asks = bool(self._kernel.run(*self._stream, self._work) == kernels.ASK)
         if asks:
             self._device = int(self._work.counts[kernels.ASKED])
         return asks
 
     def state(self) -> QosState:
         """Facts for the decision that is due."""
-        work, now = self._work, self.now
-        queued, arrived = int(work.counts[kernels.QUEUED]), int(work.counts[kernels.AT])
-        first = int(np.searchsorted(self._queries.arrived_s, now - RATE_WINDOW_S))
-        idle = np.bincount(self.pool.kind_of[work.holds == 0], minlength=len(self.pool.kinds))
+        requests, workers, _, _ = self._stream
         return QosState(
             kind=int(self.pool.kind_of[self._device]),
-            bins=deadline_bins(self._soft_s[work.heap[:queued]] - now),
-            queued=queued,
-            rate_qps=(arrived - first) / min(RATE_WINDOW_S, max(BIN_S, now)),
-            free=idle / list(self.pool.devices.values()),
+            left_s=time_left(requests, self._work),
+            rate_qps=recent_rate(requests, self._work),
+            rest_s=rest_times(self._ends_s, workers, self._work),
         )
 
-    def decide(self, choice: QosChoice) -> tuple[bool, float]:
-        """Carry a choice out and advance: whether another is due, and what this one lost.
+    def play(self, network: QosNetwork, noise: Floats) -> Played:
+        """Play the stream from its beginning by the learned scheduler. noise: shape (draws, actions)."""
+        pool, total = self.pool, self._queries.sent_s.size
+        waits = pool.waits * pool.kind_of.size * (total + int(self._queries.arrived_s[-1] / BIN_S) + 1)
+        most = total + waits
+        inputs, actions = feature_count(pool), action_count(pool)
+        room = Played(
+            features=np.empty((most, inputs)),
+            allowed=np.empty((most, actions), np.bool_),
+            usual=np.empty(most, np.int64),
+            action=np.empty(most, np.int64),
+            at_s=np.empty(most),
+            ends=np.empty(most, np.int64),
+            quality=np.zeros(total),
+        )
+        made = self._kernel.play(self._stream, self._work, pool.tables, network, noise, room)
+        return Played._make((*(part[:made] for part in room[:-1]), room.quality))
 
-        Lost is what its answers lack of quality 1, and 1 for each query that left without an answer since.
+    def decide(self, choice: QosChoice) -> tuple[bool, Floats]:
+        """Carry a choice out and advance: whether another is due, and the quality of each response of this one.
+
+        Each query that left without an answer since is a response of quality 0. shape (responses,).
         """
         device, work = self._device, self._work
         batch = min(choice.batch, self.pool.sizes[-1])
         taken = min(batch, int(work.counts[kernels.QUEUED]))
+        self._ends_s[device] = self.now + self.pool.latency_s[self.pool.kind_of[device], choice.variant, taken]
         work.choice[:] = batch, choice.variant
         asks = self.advance()
-        held = work.held[device, :taken]
-        lost = taken - float(self._quality(held).sum()) + int(work.counts[kernels.DROPPED]) - self._before
-        return asks, lost
+        left = np.zeros(int(work.counts[kernels.DROPPED]) - self._before)
+        return asks, np.concatenate((self._quality(work.held[device, :taken]), left))
 
     def run(self) -> QosRun:
         """The outcome, once all queries have left."""
@@ -180,6 +189,7 @@ class QosEpisode:
         everything = np.arange(work.variant.size)
         return QosRun(
             quality=self._quality(everything),
+            over_s=work.finish_s - self._soft_s,
             small=int((work.variant == 0).sum()),
             answered=int((work.variant >= 0).sum()),
             decisions=int(work.counts[kernels.DECISIONS]),

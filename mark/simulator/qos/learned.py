@@ -21,10 +21,14 @@ SAVE_EACH = 10
 """Iterations between two checkpoints."""
 CODE = (
     *("cloudmodel/noise.py", "cloudmodel/world.py", "dispatch/qos.py", "dispatch/qos_policy.py"),
-    *("dispatch/slackfit.py", "simulator/engine/kernel_variants.py", "simulator/request_streams.py"),
+    *(
+        "dispatch/slackfit.py",
+        "simulator/engine/kernel_qos.py",
+        "simulator/engine/kernel_variants.py",
+        "simulator/request_streams.py",
+    ),
     *(
         "simulator/rng.py",
-        "simulator/qos/environment.py",
         "simulator/qos/episode.py",
         "simulator/qos/drawn_load.py",
     ),
@@ -44,6 +48,8 @@ class Lesson:
     iterations: int
     seed: int
     conditions: Conditions = PAPER
+    #: Whether it learns by the paper's reward.
+    windowed: bool = False
 
     @property
     def made(self) -> Made:
@@ -57,6 +63,7 @@ class Lesson:
             seed=self.seed,
             job_s=self.job_s,
             iterations=self.iterations,
+            windowed=self.windowed,
             **asdict(self.conditions),
         )
 
@@ -85,18 +92,15 @@ def learn(
             raise Misconfigured(f"{path} holds a training with other inputs: name another file, or remove it")
     if state is not None and state.iterations >= lesson.iterations:
         return state
-    try:
-        # only training needs gymnasium
-        from mark.simulator.qos.environment import QosEnvironment  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise Misconfigured("training needs gymnasium: pip install 'mark-serving[train]'") from error
     draw = lesson.load.drawing(lesson.job_s, lesson.qps, lesson.conditions)
-    environment = QosEnvironment(lesson.pool, draw, kernel, lesson.conditions)
+    practice = policy_gradient.Practice(
+        pool=lesson.pool, draw=draw, kernel=kernel, conditions=lesson.conditions, windowed=lesson.windowed
+    )
     if state is None:
-        state = policy_gradient.start_training(environment, lesson.seed)
+        state = policy_gradient.start_training(practice, lesson.seed)
     while state.iterations < lesson.iterations:
         progress(state.iterations / lesson.iterations)
-        state = policy_gradient.train_further(environment, state, lesson.iterations, lesson.seed)
+        state = policy_gradient.train_further(practice, state, lesson.iterations, lesson.seed)
         if path is not None and (state.iterations % save_each == 0 or state.iterations == lesson.iterations):
             _replace(path, checkpoint_bytes(state, lesson.made))
     return state

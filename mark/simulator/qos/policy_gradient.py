@@ -1,10 +1,11 @@
-"""Policy gradient with a baseline, in numpy: one hidden layer learns which batch and model to take.
+"""Policy gradient with a baseline, in numpy: one hidden layer learns where to leave the heuristic.
 
-The network first imitates the heuristic, then each iteration plays streams with actions drawn from its scores and
-moves towards those that lost less than expected. What a decision loses is counted to its future, fading with
-time (`FADE_S`), because a batch delays those that follow it for seconds. What was expected is a linear fit on the
-state's numbers and their squares. Of the weights on the way, those count that lose least on streams put aside,
-which are drawn from the same days: nothing is learned from the judged ones.
+The network begins as the heuristic (`qos_policy.HEAD_START`). Each iteration plays streams with actions drawn from
+its scores and moves towards those that lost less than expected. What a decision loses is counted to its future,
+fading with time (`FADE_S`), because a batch delays those that follow it for seconds. What was expected is what
+the heuristic loses of the same stream from the same instant on, and a linear fit of the rest on the state's
+numbers and their squares: most of a loss is the stream's. Of the weights on the way, those count that lose least
+on streams put aside, which are drawn from the same days: nothing is learned from the judged ones.
 
 An iteration's decisions are gone over several times, and a probability may change by RATIO in it: the clipped
 ratio of proximal policy optimisation. The paper names a policy gradient with a baseline.
@@ -16,40 +17,32 @@ J. Schulman et al., "Proximal policy optimization algorithms", 2017, equation 7;
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from mark.dispatch.qos import Floats, Ints, QosState, heuristic_choice
-from mark.dispatch.qos_policy import (
-    HIDDEN,
-    Bools,
-    QosNetwork,
-    action_count,
-    choice_action,
-    feature_count,
-    scores,
-)
+from mark.dispatch.qos import Floats, Ints, QosPool
+from mark.dispatch.qos_policy import HEAD_START, HIDDEN, Bools, QosNetwork, action_count, feature_count, scores
+from mark.simulator.engine.compiled import VariantKernel
+from mark.simulator.qos.episode import PAPER, Conditions, QosEpisode, QosQueries
 from mark.simulator.rng import stream
 
-if TYPE_CHECKING:  # gymnasium is needed to train, not to read what was learned
-    from mark.simulator.qos.environment import QosEnvironment
-
-IMITATION_STREAMS, IMITATION_STEPS, IMITATION_RATE = 4, 600, 3e-3
-IMITATION_ENTROPY = 0.1
-"""Keeps other actions than the heuristic's possible: one that is never drawn is never learned."""
-STREAMS = 4
+STREAMS = 8
 """Streams that are played in an iteration."""
-FADE_S = 8.0
+FADE_S = 4.0
 """Time after which a loss counts 1/e for a decision before it: near capacity a queue takes seconds to go."""
-RATE, RATE_END = 2e-3, 5e-4
+WINDOW = 1000
+"""Responses whose mean quality is the paper's reward."""
+NOISES = 1 << 12
+RATE, RATE_END = 5e-4, 2e-4
 """Step of Adam at the first and the last iteration."""
 ENTROPY = 0.003
 BATCH, PASSES, RATIO = 1024, 3, 0.2
 """Decisions a step, passes over an iteration's decisions, and by how much a probability may change in it."""
 ADAM_FIRST, ADAM_SECOND, ADAM_LEAST = 0.9, 0.999, 1e-8
 RIDGE = 1e-3
-CHOOSE_EACH, CHOOSE_STREAMS = 5, 6
+CHOOSE_EACH, CHOOSE_STREAMS = 5, 12
 """Iterations between two choices of the best weights, and streams that they are chosen by, always the same."""
 
 
@@ -68,50 +61,82 @@ class Progress(NamedTuple):
     best_lost: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Practice:
+    """Streams that `draw` gives, on one pool.
+
+    windowed: a decision's reward is the paper's, the mean quality of the last WINDOW responses to decisions so
+    far, and not minus what it loses itself.
+    """
+
+    pool: QosPool
+    draw: Callable[[np.random.Generator], QosQueries]
+    kernel: VariantKernel
+    conditions: Conditions = PAPER
+    windowed: bool = False
+
+    def play(self, network: QosNetwork, seed: int, noise: Floats | None = None) -> _Played:
+        """Play a stream: the same seed gives the same queries and times. noise: as of `QosEpisode.play`."""
+        rng = np.random.default_rng(seed)
+        queries, batches = self.draw(rng), int(rng.integers(2**31))
+        episode = QosEpisode(self.pool, queries, self.kernel, batches, self.conditions)
+        played = episode.play(network, np.zeros((1, action_count(self.pool))) if noise is None else noise)
+        ends, sums = played.ends, np.append(0.0, np.cumsum(played.quality))
+        if self.windowed:
+            begins = np.maximum(0, ends - WINDOW)
+            lost = 1 - (sums[ends] - sums[begins]) / np.maximum(1, ends - begins)
+        else:
+            lost = np.diff(ends - sums[ends], prepend=0.0)
+        return _Played(played.features, played.allowed, played.usual, played.action, lost, played.at_s)
+
+
 class _Played(NamedTuple):
     """Decisions of an episode. shape (decisions, ...) each."""
 
     features: Floats
     allowed: Bools
+    #: the heuristic's, and the one that was taken
+    usual: Ints
     action: Ints
     lost: Floats
     at_s: Floats
 
 
-def start_training(environment: QosEnvironment, seed: int) -> Progress:
-    """A network that imitates the heuristic."""
-    pool = environment.pool
+def start_training(practice: Practice, seed: int) -> Progress:
+    """A network that is the heuristic."""
     rng = stream(seed, "qos weights")
-    inputs, actions = feature_count(pool), action_count(pool)
+    inputs, actions = feature_count(practice.pool), action_count(practice.pool)
     network = QosNetwork(
         inner=rng.normal(0.0, inputs**-0.5, (inputs, HIDDEN)),
         inner_bias=np.zeros(HIDDEN),
-        outer=rng.normal(0.0, 0.1 * HIDDEN**-0.5, (HIDDEN, actions)),
+        outer=np.zeros((HIDDEN, actions)),
         outer_bias=np.zeros(actions),
+        least=np.full(inputs, np.inf),
+        most=np.full(inputs, -np.inf),
     )
     zeros = QosNetwork(*(np.zeros_like(part) for part in network))
-    progress = Progress(network, zeros, zeros, 0, 0, (), network, np.inf)
-
-    def imitate(state: QosState, _found: Floats, _allowed: Bools) -> int:
-        return choice_action(heuristic_choice(state, pool), state, pool)
-
-    played = _joined([_play(environment, imitate, rng) for _ in range(IMITATION_STREAMS)])
-    for _ in range(IMITATION_STEPS):
-        some = rng.integers(played.action.size, size=BATCH)
-        weight = np.full(BATCH, 1 / BATCH)
-        gradient = _gradient(progress.network, _taken(played, some), weight, IMITATION_ENTROPY)
-        progress = _stepped(progress, gradient, IMITATION_RATE)
-    return _chosen(environment, progress._replace(first=zeros, second=zeros, steps=0), seed)
+    return _chosen(practice, Progress(network, zeros, zeros, 0, 0, (), network, np.inf), seed)
 
 
-def train_further(environment: QosEnvironment, progress: Progress, iterations: int, seed: int) -> Progress:
+def train_further(practice: Practice, progress: Progress, iterations: int, seed: int) -> Progress:
     """One iteration of `iterations` in all. The same progress and seed give the same result."""
     rng = stream(seed, f"qos iteration {progress.iterations}")
-    episodes = [_play(environment, _drawing(progress.network, rng), rng) for _ in range(STREAMS)]
+    streams = rng.integers(2**31, size=STREAMS)
+    network = progress.network
+    # the largest of scores with Gumbel noise is a draw from their softmax
+    noise = rng.gumbel(size=(STREAMS, NOISES, network.outer_bias.size))
+    episodes = [practice.play(network, int(one), own) for one, own in zip(streams, noise, strict=True)]
+    heuristic = network._replace(outer=np.zeros_like(network.outer), outer_bias=np.zeros_like(network.outer_bias))
+    usual = [practice.play(heuristic, int(one)) for one in streams]
     played = _joined(episodes)
-    future = np.concatenate([_future_loss(episode) for episode in episodes])
+    least = np.minimum(progress.network.least, played.features.min(axis=0))
+    most = np.maximum(progress.network.most, played.features.max(axis=0))
+    progress = progress._replace(network=network._replace(least=least, most=most))
+    future = np.concatenate([_more_lost(*both) for both in zip(episodes, usual, strict=True)])
     gained = _expected(played.features, future) - future
-    gained = (gained - gained.mean()) / (gained.std() + 1e-9)
+    # streams of all levels count alike: losses of an overload would drown the others
+    parts = np.split(gained, np.cumsum([one.action.size for one in episodes])[:-1])
+    gained = np.concatenate([(part - part.mean()) / (part.std() + 1e-9) for part in parts])
     before = _chances(progress.network, played)[np.arange(future.size), played.action]
     done = progress.iterations / max(1, iterations - 1)
     rate = RATE + (RATE_END - RATE) * done
@@ -128,73 +153,29 @@ def train_further(environment: QosEnvironment, progress: Progress, iterations: i
     lost = (*progress.lost, float(played.lost.mean()))
     progress = progress._replace(iterations=progress.iterations + 1, lost=lost)
     if progress.iterations % CHOOSE_EACH == 0 or progress.iterations == iterations:
-        return _chosen(environment, progress, seed)
+        return _chosen(practice, progress, seed)
     return progress
 
 
-def _chosen(environment: QosEnvironment, progress: Progress, seed: int) -> Progress:
+def _chosen(practice: Practice, progress: Progress, seed: int) -> Progress:
     """Keep the present weights as the best where they lose less than all before, without exploring."""
-    network = progress.network
-
-    def surest(_state: QosState, found: Floats, allowed: Bools) -> int:
-        return int(np.argmax(np.where(allowed, scores(found, network), -np.inf)))
-
-    rng = stream(seed, "qos choice")
-    lost = sum(float(_play(environment, surest, rng).lost.sum()) for _ in range(CHOOSE_STREAMS))
-    return progress._replace(best=network, best_lost=lost) if lost < progress.best_lost else progress
+    streams = stream(seed, "qos choice").integers(2**31, size=CHOOSE_STREAMS)
+    lost = sum(float(practice.play(progress.network, int(one)).lost.sum()) for one in streams)
+    return progress._replace(best=progress.network, best_lost=lost) if lost < progress.best_lost else progress
 
 
-def _drawing(network: QosNetwork, rng: np.random.Generator) -> Callable[[QosState, Floats, Bools], int]:
-    """A player that draws actions by their scores."""
-
-    def draw(_state: QosState, found: Floats, allowed: Bools) -> int:
-        # The largest of scores with Gumbel noise is a draw from their softmax.
-        noisy = scores(found, network) + rng.gumbel(size=allowed.size)
-        return int(np.argmax(np.where(allowed, noisy, -np.inf)))
-
-    return draw
-
-
-def _play(
-    environment: QosEnvironment,
-    player: Callable[[QosState, Floats, Bools], int],
-    rng: np.random.Generator,
-) -> _Played:
-    found, info = environment.reset(seed=int(rng.integers(2**31)))
-    seen: list[Floats] = []
-    allowed: list[Bools] = []
-    actions: list[int] = []
-    lost: list[float] = []
-    at_s: list[float] = []
-    while (state := info["state"]) is not None:
-        action = player(state, found, info["allowed"])
-        seen.append(found)
-        allowed.append(info["allowed"])
-        actions.append(action)
-        at_s.append(info["now"])
-        found, reward, _, _, info = environment.step(action)
-        lost.append(-reward)
-    return _Played(np.array(seen), np.array(allowed), np.array(actions), np.array(lost), np.array(at_s))
+def _scores(found: Floats, usual: Ints, network: QosNetwork) -> Floats:
+    """Scores of all actions. found: shape (..., features); usual: shape (...), the heuristic's actions."""
+    actions = np.arange(network.outer_bias.size)
+    return np.asarray(scores(found, network) + HEAD_START * (actions == usual[..., None]))
 
 
 def _joined(episodes: list[_Played]) -> _Played:
-    return _Played(
-        features=np.concatenate([one.features for one in episodes]),
-        allowed=np.concatenate([one.allowed for one in episodes]),
-        action=np.concatenate([one.action for one in episodes]),
-        lost=np.concatenate([one.lost for one in episodes]),
-        at_s=np.concatenate([one.at_s for one in episodes]),
-    )
+    return _Played._make(np.concatenate(parts) for parts in zip(*episodes, strict=True))
 
 
 def _taken(played: _Played, some: Ints) -> _Played:
-    return _Played(
-        features=played.features[some],
-        allowed=played.allowed[some],
-        action=played.action[some],
-        lost=played.lost[some],
-        at_s=played.at_s[some],
-    )
+    return _Played._make(part[some] for part in played)
 
 
 def _future_loss(played: _Played) -> Floats:
@@ -206,6 +187,14 @@ def _future_loss(played: _Played) -> Floats:
     return future
 
 
+def _more_lost(played: _Played, usual: _Played) -> Floats:
+    """Loss from each decision on beyond what the heuristic loses of the stream then. shape (decisions,)."""
+    future, at_s = np.append(_future_loss(usual), 0.0), np.append(usual.at_s, np.inf)
+    following = np.searchsorted(usual.at_s, played.at_s)
+    faded = future[following] * np.exp((played.at_s - at_s[following]) / FADE_S)
+    return np.asarray(_future_loss(played) - faded)
+
+
 def _expected(found: Floats, future: Floats) -> Floats:
     """Baseline: a ridge fit of the loss on the features and their squares. shape (decisions,)."""
     inputs = np.concatenate((np.ones((len(found), 1)), found, found**2), axis=1)
@@ -215,7 +204,7 @@ def _expected(found: Floats, future: Floats) -> Floats:
 
 def _chances(network: QosNetwork, played: _Played) -> Floats:
     """Probabilities of the actions. shape (decisions, actions)."""
-    return _softmax(scores(played.features, network), played.allowed)
+    return _softmax(_scores(played.features, played.usual, network), played.allowed)
 
 
 def _softmax(found: Floats, allowed: Bools) -> Floats:
@@ -227,7 +216,7 @@ def _softmax(found: Floats, allowed: Bools) -> Floats:
 def _gradient(network: QosNetwork, played: _Played, weight: Floats, entropy: float) -> QosNetwork:
     """Gradient of sum(weight x log probability) + entropy x mean entropy, by the weights."""
     hidden = np.tanh(played.features @ network.inner + network.inner_bias)
-    chances = _softmax(hidden @ network.outer + network.outer_bias, played.allowed)
+    chances = _chances(network, played)
     by_score = -chances * weight[:, None]
     by_score[np.arange(weight.size), played.action] += weight
     logs = np.log(np.maximum(chances, 1e-12))
@@ -239,6 +228,8 @@ def _gradient(network: QosNetwork, played: _Played, weight: Floats, entropy: flo
         inner_bias=by_hidden.sum(axis=0),
         outer=hidden.T @ by_score,
         outer_bias=by_score.sum(axis=0),
+        least=np.zeros_like(network.least),  # facts, which no step changes
+        most=np.zeros_like(network.most),
     )
 
 

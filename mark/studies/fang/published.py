@@ -30,8 +30,10 @@ THROUGHPUT_QPS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 LOAD_OF_TEN = 8.0
 """The ten devices of table 4 meet so many times the load of the one of table 2."""
 
-FIXED, HEURISTIC, LEARNED = "qos-fixed", "qos-heuristic", "qos-rl"
+FIXED, HEURISTIC, LEARNED = "fixed", "heuristic", "learned"
 SCHEDULERS = (FIXED, HEURISTIC, LEARNED)
+FEWER_ACTIONS_PERCENT = 97.0
+"""Of the learned scheduler on one device, against a clock of 10 ms: "only 3% action computations"."""
 PERIODS = ("12-15", "15-18", "18-21", "21-24")
 """Hours of the day that the tables report."""
 

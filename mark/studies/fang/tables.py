@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mark.simulator.qos.judge import Jobs
 from mark.studies.fang.cases import Cluster, Scope, fang_study
-from mark.studies.fang.published import LOAD_OF_TEN, TABLE2, TABLE4
+from mark.studies.fang.published import FEWER_ACTIONS_PERCENT, LOAD_OF_TEN, TABLE2, TABLE4
 from mark.studies.study import Study, StudyContext
 
 ONE = Cluster(
@@ -13,6 +13,7 @@ ONE = Cluster(
     devices={"p2.xlarge": 1},
     load=1.0,
     reported=TABLE2,
+    fewer=FEWER_ACTIONS_PERCENT,
 )
 TEN = Cluster(
     name="fang-table4",
@@ -21,7 +22,13 @@ TEN = Cluster(
     load=LOAD_OF_TEN,
     reported=TABLE4,
 )
-SCOPE_OF_TEN = Scope(jobs=Jobs(count=2, job_s=120.0), seeds=2, iterations=30, learned_job_s=40.0)
+SCOPE_OF_TEN = Scope(
+    jobs=Jobs(count=2, job_s=120.0),
+    seeds=2,
+    iterations=10,
+    learned_job_s=300.0,
+    tuned_jobs=Jobs(count=1, job_s=60.0),
+)
 """Shorter jobs: each has eight times as many queries."""
 
 

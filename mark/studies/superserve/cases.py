@@ -1,22 +1,24 @@
-"""Parts that the studies of SuperServe share: workers, policies, and what is asked of SlackFit in a case.
+"""Parts that the studies of SuperServe share: workers, policies, and what is asked of two rules in a case.
 
 SuperServe: A. Khare, D. Garg, S. Kalra, S. Grandhi, I. Stoica, A. Tumanov, NSDI 2025 (arXiv 2312.16733). Its text
-has few numbers of single cases; they stand beside ours in the summary, and `claim` quotes the rest.
+has few numbers of single cases; they stand beside SlackFit's in the summary, and `claim` quotes the rest. The
+policy `slackfit-published` is SlackFit; `slackfit` is our rule after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mark.catalog.variant_tables import load_variants
 from mark.cloudmodel.world import ROUGH
-from mark.dispatch.slackfit import VariantRule
+from mark.dispatch.slackfit import BUCKETS, FREE, VariantRule
 from mark.domain.objective import Slo
-from mark.simulator.fixed_workers import CHEAPEST, FixedWorkers, VariantRun, variant_policy
+from mark.simulator.fixed_workers import CHEAPEST, FixedWorkers, VariantRun
 from mark.simulator.rng import stream
 from mark.studies.plot import Curve, Plot
 from mark.studies.study import Row, Study, StudyContext, View
@@ -28,10 +30,17 @@ WORKERS = 8
 """Section 6.1."""
 SLO = Slo(latency_s=0.036, target=0.999)
 """Section 6.2.1; the share that its figures are read at."""
-SLACKFIT = str(VariantRule.SLACKFIT)
+OURS, SLACKFIT = str(VariantRule.SLACKFIT), str(VariantRule.PUBLISHED)
+NAMES = {OURS: "slackfit (ours)", SLACKFIT: "slackfit-published (SlackFit)"}
+"""Labels of the two in tables."""
+FULL_PREFIX = f"{VariantRule.FULL}:"
 RIVALS = (str(VariantRule.MAXBATCH), str(VariantRule.MAXACC))
 NOISES = {"none": 0.0, "rough": ROUGH.service_cv}
 """Coefficient of variation of a batch's time, by name: the rough world's is the larger."""
+CLAIMS = {
+    str(VariantRule.MAXBATCH): "section 6.4: MaxBatch's attainment falls as the arrivals' CV^2 rises",
+    str(VariantRule.MAXACC): "section 6.4: MaxAcc cannot keep up with the trace",
+}
 GAIN_CLAIM = "section 6.2.1: 4.33 points above INFaaS and Clipper+ at an attainment of 0.9999"
 QUANTITIES = (
     "attained",
@@ -39,13 +48,13 @@ QUANTITIES = (
     "mean_batch",
     "over_cheapest",
     "over_same_accuracy",
-    "same_accuracy_bound",
     "dominated_by",
 )
 SUMMARY = View(
     title="Over all cases",
     index=("noise", "policy"),
     quantities=("least_attained", "most_over_cheapest", "most_over_same_accuracy", "dominated_cases", "cases"),
+    names=NAMES,
 )
 
 
@@ -53,17 +62,19 @@ SUMMARY = View(
 class Published:
     """Numbers of the text over all cases of a figure: least attainment, points and attainment gained at most."""
 
-    attained: float
+    attained: float | None
     points: float | None = None
     ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Extent of a study's measurements."""
+    """Extent of a study's measurements, the workers and the objective."""
 
     duration_s: float = 10.0
     noises: tuple[str, ...] = tuple(NOISES)
+    workers: int = WORKERS
+    slo: Slo = SLO
 
 
 class Case:
@@ -74,39 +85,32 @@ class Case:
         self.runs: dict[str, dict[str, VariantRun]] = {}
 
     def rows(self) -> Iterator[Row]:
-        """Attainment of each policy, and SlackFit's gain."""
+        """Attainment of each policy, and the gains of the two rules."""
         for noise, runs in self.runs.items():
             for name, run in runs.items():
                 where = (*self.where, ("noise", noise), ("policy", name))
                 percent = None if run.accuracy is None else 100 * run.accuracy
-                yield Row(where, "attained", run.attained)
+                yield Row(where, "attained", run.attained, claim=CLAIMS.get(name))
                 yield Row(where, "accuracy", percent)
                 yield Row(where, "mean_batch", run.mean_batch)
-            where = (*self.where, ("noise", noise), ("policy", SLACKFIT))
-            yield Row(where, "over_cheapest", points(runs), claim=GAIN_CLAIM)
-            twin = same_accuracy(runs)
-            yield Row(
-                where,
-                "over_same_accuracy",
-                None if twin is None else ratio(runs, twin),
-                notes=(f"least accurate variant that is no less accurate: {twin}",) if twin else (),
-            )
-            yield Row(where, "same_accuracy_bound", None if twin is None else self.bound(twin))
-            yield Row(where, "dominated_by", len(dominating(runs)))
-
-    def bound(self, name: str) -> float:
-        """The largest share that a variant alone could answer, always busy with full batches: most in overload."""
-        table = load_variants(MODEL).table
-        number = variant_policy(name, table).fixed or 0
-        capacity_rps = WORKERS * table.max_batch / table.rows(WORKER)[number][-1]
-        return min(1.0, capacity_rps / (self.arrived_s.size / float(self.arrived_s[-1])))
+            for name in (OURS, SLACKFIT):
+                where = (*self.where, ("noise", noise), ("policy", name))
+                yield Row(where, "over_cheapest", points(runs, name), claim=GAIN_CLAIM)
+                twin = same_accuracy(runs, name)
+                yield Row(
+                    where,
+                    "over_same_accuracy",
+                    None if twin is None else ratio(runs, name, twin),
+                    notes=(f"the least accurate variant that is no less accurate: {twin}",) if twin else (),
+                )
+                yield Row(where, "dominated_by", len(dominating(runs, name)))
 
 
 def policies() -> tuple[str, ...]:
-    """All policies: rules, the cheapest variant, and each other variant alone."""
+    """All policies: rules, the cheapest variant, each one alone with what is in time, and in full batches."""
     names = load_variants(MODEL).table.names
-    free = [str(rule) for rule in VariantRule if rule is not VariantRule.FIXED]
-    return (*free, CHEAPEST, *(f"fixed:{name}" for name in names[1:]))
+    alone = (*(f"fixed:{name}" for name in names[1:]), *(f"{FULL_PREFIX}{name}" for name in names))
+    return (*map(str, FREE), CHEAPEST, *alone)
 
 
 def serve(
@@ -118,8 +122,8 @@ def serve(
         workers = FixedWorkers(
             table,
             WORKER,
-            workers=WORKERS,
-            slo=SLO,
+            workers=scope.workers,
+            slo=scope.slo,
             kernel=context.variant_kernel(),
             noise_cv=NOISES[noise],
             seed=context.seed,
@@ -136,52 +140,53 @@ def case_rng(context: StudyContext, name: str) -> np.random.Generator:
     return stream(context.seed, f"superserve {name}")
 
 
-def points(runs: Mapping[str, VariantRun]) -> float | None:
-    """Percentage points that SlackFit's answers are more accurate than the cheapest variant's."""
-    ours, cheapest = runs[SLACKFIT].accuracy, runs[CHEAPEST].accuracy
-    return None if ours is None or cheapest is None else 100 * (ours - cheapest)
+def points(runs: Mapping[str, VariantRun], name: str) -> float | None:
+    """Percentage points that a policy's answers are more accurate than the cheapest variant's."""
+    found, cheapest = runs[name].accuracy, runs[CHEAPEST].accuracy
+    return None if found is None or cheapest is None else 100 * (found - cheapest)
 
 
-def same_accuracy(runs: Mapping[str, VariantRun]) -> str | None:
-    """The least accurate variant alone that is at least as accurate as SlackFit; None where none is."""
-    ours = runs[SLACKFIT].accuracy
-    fixed = {name: run.accuracy for name, run in _fixed(runs).items() if run.accuracy is not None}
-    at_least = {name: found for name, found in fixed.items() if ours is not None and found >= ours}
-    return min(at_least, key=lambda name: at_least[name], default=None)
+def same_accuracy(runs: Mapping[str, VariantRun], name: str) -> str | None:
+    """The least accurate variant alone, in full batches, that is as accurate as a policy; None where none is."""
+    least = runs[name].accuracy
+    fixed = {one: run.accuracy for one, run in runs.items() if one.startswith(FULL_PREFIX) and run.accuracy}
+    at_least = {one: found for one, found in fixed.items() if least is not None and found >= least}
+    return min(at_least, key=lambda one: at_least[one], default=None)
 
 
-def ratio(runs: Mapping[str, VariantRun], other: str) -> float | None:
-    """SlackFit's attainment over another policy's."""
-    return runs[SLACKFIT].attained / runs[other].attained if runs[other].attained else None
+def ratio(runs: Mapping[str, VariantRun], name: str, other: str) -> float | None:
+    """A policy's attainment over another one's."""
+    return runs[name].attained / runs[other].attained if runs[other].attained else None
 
 
-def dominating(runs: Mapping[str, VariantRun]) -> list[str]:
-    """Rivals that are no worse than SlackFit in attainment and accuracy, and better in one."""
-    ours = (runs[SLACKFIT].attained, runs[SLACKFIT].accuracy or 0.0)
-    pairs = {name: (runs[name].attained, runs[name].accuracy or 0.0) for name in RIVALS}
-    return [name for name, it in pairs.items() if it != ours and it[0] >= ours[0] and it[1] >= ours[1]]
+def dominating(runs: Mapping[str, VariantRun], name: str) -> list[str]:
+    """Rivals that are no worse than a policy in attainment and accuracy, and better in one."""
+    found = (runs[name].attained, runs[name].accuracy or 0.0)
+    pairs = {one: (runs[one].attained, runs[one].accuracy or 0.0) for one in RIVALS}
+    return [one for one, it in pairs.items() if it != found and it[0] >= found[0] and it[1] >= found[1]]
 
 
-def _summary(cases: tuple[Case, ...], published: Published) -> Iterator[Row]:
-    """Rows over all cases, by noise: what the text states numbers of."""
-    for noise in cases[0].runs:
-        where = (("noise", noise), ("policy", SLACKFIT))
+def _summary(cases: tuple[Case, ...], scope: Scope, published: Published) -> Iterator[Row]:
+    """Rows over all cases, by noise: what the text states numbers of, beside SlackFit's."""
+    for noise, name in product(cases[0].runs, (OURS, SLACKFIT)):
+        where = (("noise", noise), ("policy", name))
+        printed = published if name == SLACKFIT else Published(attained=None)
         runs = [case.runs[noise] for case in cases]
         # A case that no single variant can serve says nothing about the choice among them.
-        kept = [one for one in runs if max(run.attained for run in _fixed(one).values()) >= SLO.target]
-        twins = [(one, same_accuracy(one)) for one in kept]
-        ratios = [found for one, twin in twins if twin and (found := ratio(one, twin)) is not None]
-        gained = [found for one in kept if (found := points(one)) is not None]
+        kept = [one for one in runs if max(run.attained for run in _alone(one)) >= scope.slo.target]
+        twins = [(one, same_accuracy(one, name)) for one in kept]
+        ratios = [found for one, twin in twins if twin and (found := ratio(one, name, twin)) is not None]
+        gained = [found for one in kept if (found := points(one, name)) is not None]
         yield Row(
             where,
             "least_attained",
-            min((one[SLACKFIT].attained for one in kept), default=None),
-            published=published.attained,
-            notes=(f"{len(kept)} of {len(runs)} cases, in which some variant alone attains {SLO.target:g}",),
+            min((one[name].attained for one in kept), default=None),
+            published=printed.attained,
+            notes=(f"{len(kept)} of {len(runs)} cases, in which some variant alone attains {scope.slo.target:g}",),
         )
-        yield Row(where, "most_over_cheapest", max(gained, default=None), published=published.points)
-        yield Row(where, "most_over_same_accuracy", max(ratios, default=None), published=published.ratio)
-        yield Row(where, "dominated_cases", sum(bool(dominating(one)) for one in runs))
+        yield Row(where, "most_over_cheapest", max(gained, default=None), published=printed.points)
+        yield Row(where, "most_over_same_accuracy", max(ratios, default=None), published=printed.ratio)
+        yield Row(where, "dominated_cases", sum(bool(dominating(one, name)) for one in runs))
         yield Row(where, "cases", len(runs))
 
 
@@ -199,8 +204,8 @@ def study_of(
     """A figure of the paper: its cases, of which the last one is drawn, what is published of them, `more` rows."""
     return Study(
         name=f"superserve-{name}",
-        title=f"SuperServe, figure {name.removeprefix('fig')}: {title}",
-        rows=(*_summary(cases, published), *(row for case in cases for row in case.rows()), *more),
+        title=f"SuperServe, {title}",
+        rows=(*_summary(cases, scope, published), *(row for case in cases for row in case.rows()), *more),
         assumptions=(*_assumptions(scope), *assumed),
         views=(SUMMARY, *views),
         series=_second_plots(f"superserve-{name}", cases[-1]),
@@ -209,8 +214,8 @@ def study_of(
 
 def _second_plots(name: str, case: Case, noise: str = "none") -> tuple[Plot, ...]:
     """Requests, attainment and accuracy of each second of a case."""
-    runs = {policy: case.runs[noise][policy] for policy in (SLACKFIT, *RIVALS, CHEAPEST)}
-    load = runs[SLACKFIT].arrived
+    runs = {policy: case.runs[noise][policy] for policy in (OURS, SLACKFIT, *RIVALS, CHEAPEST)}
+    load = runs[OURS].arrived
     where = ", ".join(f"{column} {value}" for column, value in case.where)
     at = tuple(float(second) for second in range(len(load)))
 
@@ -232,11 +237,10 @@ def _second_plots(name: str, case: Case, noise: str = "none") -> tuple[Plot, ...
 
 def _assumptions(scope: Scope) -> tuple[str, ...]:
     """Assumptions of every study of SuperServe."""
-    rough = NOISES["rough"]
     return (
         *load_variants(MODEL).notes,
         (
-            f"{WORKERS} workers, {SLO.latency_s * 1000:g} ms, batches up to "
+            f"{scope.workers} workers, {scope.slo.latency_s * 1000:g} ms, batches up to "
             f"{load_variants(MODEL).table.max_batch}. Changing a variant takes no time. One queue by deadline; a "
             "request that no variant of the policy can answer in time any more is dropped, and counts as missed."
         ),
@@ -245,16 +249,20 @@ def _assumptions(scope: Scope) -> tuple[str, ...]:
             f"Streams last {scope.duration_s:g} s; every policy meets the same one."
         ),
         (
-            f"Noise `rough`: batches vary by {rough:.0%} (the rough world's). Every policy then plans with "
-            f"the time that {(1 + SLO.target) / 2:.2%} of the batches keep below; none knows a batch's own."
+            f"Noise `rough`: batches vary by {NOISES['rough']:.0%} (the rough world's). Every policy then plans "
+            f"with a time that {(1 + scope.slo.target) / 2:.2%} of the batches keep below; none knows its own."
         ),
-        "`cheapest` is s1 alone: INFaaS without a floor of accuracy. `fixed:V` is one variant alone: Clipper+.",
         (
-            "`slackfit` has buckets that end at the slack, `slackfit-published` the paper's fixed ones "
-            "(docs/papers.md)."
+            "`cheapest` is s1 alone: INFaaS without a floor of accuracy. `fixed:V` is one variant alone, as many "
+            "as are in time for the most urgent (Clipper+); `fixed-full:V` takes as many as wait, and drops "
+            "whoever has not the time for such a batch. `over_same_accuracy` is the attainment over the latter's."
+        ),
+        (
+            f"`slackfit-published` is SlackFit, with {BUCKETS} buckets: the text does not state their number. "
+            "`slackfit` is ours: its buckets end at the slack, and their width follows the queue (docs/papers.md)."
         ),
     )
 
 
-def _fixed(runs: Mapping[str, VariantRun]) -> dict[str, VariantRun]:
-    return {name: run for name, run in runs.items() if name == CHEAPEST or name.startswith("fixed:")}
+def _alone(runs: Mapping[str, VariantRun]) -> list[VariantRun]:
+    return [run for name, run in runs.items() if name == CHEAPEST or name.startswith("fixed")]

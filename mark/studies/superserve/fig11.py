@@ -8,7 +8,17 @@ import numpy as np
 
 from mark.simulator.request_streams import bursty_arrivals
 from mark.studies.study import Row, Study, StudyContext, View
-from mark.studies.superserve.cases import QUANTITIES, WORKERS, Case, Published, Scope, case_rng, serve, study_of
+from mark.studies.superserve.cases import (
+    NAMES,
+    QUANTITIES,
+    WORKERS,
+    Case,
+    Published,
+    Scope,
+    case_rng,
+    serve,
+    study_of,
+)
 
 BASE_RPS, BURST_RPS, CV2 = 1500, 2000, 2.0
 KILLED = WORKERS // 2
@@ -17,9 +27,12 @@ PUBLISHED = Published(attained=0.999)
 """Section 6.4."""
 _EVERY_SHARE = 1 / (KILLED + 1)
 
-_VIEW = View(title="Half of the workers are lost", index=("noise", "policy"), quantities=QUANTITIES)
+_VIEW = View(title="Half of the workers are lost", index=("noise", "policy"), quantities=QUANTITIES, names=NAMES)
 _LEFT = View(
-    title="By the workers that are left", index=("workers", "noise", "policy"), quantities=("attained", "accuracy")
+    title="By the workers that are left",
+    index=("workers", "noise", "policy"),
+    quantities=("attained", "accuracy"),
+    names=NAMES,
 )
 
 
@@ -37,7 +50,7 @@ def superserve_fig11(context: StudyContext, scope: Scope | None = None) -> Study
     )
     return study_of(
         "fig11",
-        "faults",
+        "figure 11a: faults",
         cases,
         asked,
         published=PUBLISHED,

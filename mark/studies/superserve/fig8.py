@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mark.simulator.request_streams import bursty_arrivals
 from mark.studies.study import Study, StudyContext, View
-from mark.studies.superserve.cases import QUANTITIES, Case, Published, Scope, case_rng, serve, study_of
+from mark.studies.superserve.cases import NAMES, QUANTITIES, Case, Published, Scope, case_rng, serve, study_of
 from mark.studies.superserve.optimum import LARGEST, REQUESTS, VIEW, WORKERS, optimum_rows
 
 BASE_RPS = 1500
@@ -17,6 +17,7 @@ _VIEW = View(
     title="Bursty streams: lambda_v (requests/s above an even 1,500) and CV^2 of its gaps",
     index=("lambda_v", "cv2", "noise", "policy"),
     quantities=QUANTITIES,
+    names=NAMES,
 )
 
 
@@ -37,7 +38,7 @@ def superserve_fig8(context: StudyContext, scope: Scope | None = None) -> Study:
     )
     return study_of(
         "fig8",
-        "bursty streams",
+        "figure 8: bursty streams",
         cases,
         asked,
         published=PUBLISHED,

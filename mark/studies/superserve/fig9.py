@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mark.simulator.request_streams import accelerating_rates, arrivals_of_rates
 from mark.studies.study import Study, StudyContext, View
-from mark.studies.superserve.cases import QUANTITIES, Case, Published, Scope, case_rng, serve, study_of
+from mark.studies.superserve.cases import NAMES, QUANTITIES, Case, Published, Scope, case_rng, serve, study_of
 
 FROM_RPS, TO_RPS = 2500, (4800, 6800, 7400)
 ACCELERATIONS = (250, 500, 5000)
@@ -18,6 +18,7 @@ _VIEW = View(
     title="Accelerating streams: to lambda_2 (requests/s) by tau (requests/s^2)",
     index=("lambda_2", "tau", "noise", "policy"),
     quantities=QUANTITIES,
+    names=NAMES,
 )
 
 
@@ -27,7 +28,7 @@ def superserve_fig9(context: StudyContext, scope: Scope | None = None) -> Study:
     cases = serve(context, asked, [_case(context, asked, to, tau) for to in TO_RPS for tau in ACCELERATIONS])
     return study_of(
         "fig9",
-        "accelerating streams",
+        "figure 9: accelerating streams",
         cases,
         asked,
         published=PUBLISHED,

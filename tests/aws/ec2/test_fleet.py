@@ -292,6 +292,20 @@ def test_an_agent_that_does_not_end_is_ended(there: Scene) -> None:
     assert there.states() == {name: "terminated"}
 
 
+def test_an_instance_that_aws_stops_is_ended_and_costs_no_disk_for_ever(there: Scene) -> None:
+    there.cloud.submit(launch())
+    [name] = there.ids()
+    there.agents.say(name)
+    there.cloud.observe()
+    there.aws.ec2.stop_instances(InstanceIds=[name])
+    there.cloud.observe()
+    assert there.states() == {name: "stopped"}
+    there.clock.at += 601.0
+    there.cloud.observe()
+
+    assert there.states() == {name: "terminated"}
+
+
 def test_a_standby_that_stays_silent_when_woken_is_ended_and_not_put_to_sleep_again(there: Scene) -> None:
     there.cloud.submit(launch(kind=SLEEPER.name, role=Role.STANDBY))
     [name] = there.ids()

@@ -6,15 +6,21 @@ from types import SimpleNamespace
 from typing import Any
 
 from mark.aws.ec2.stuck_instances import StuckInstances
-from mark.domain.fleet import InstanceState
+from mark.domain.fleet import InstanceState, Role
 
 LIMITS = {"drain_limit_s": 600.0, "silent_limit_s": 1800.0, "lost_limit_s": 300.0}
 
 
 def names(
-    stuck: StuckInstances, state: InstanceState, now: float, *, heard: bool, ec2: str = "running"
+    stuck: StuckInstances,
+    state: InstanceState,
+    now: float,
+    *,
+    heard: bool,
+    ec2: str = "running",
+    role: Role = Role.STANDBY,
 ) -> list[str]:
-    view: Any = [SimpleNamespace(id="i-1", state=state)]
+    view: Any = [SimpleNamespace(id="i-1", state=state, role=role)]
     rows: Any = {"i-1": SimpleNamespace(state=ec2)}
     return stuck.names(view, rows, now, {"i-1"} if heard else ())
 
@@ -57,3 +63,10 @@ def test_a_drain_is_given_ten_minutes() -> None:
     stuck = StuckInstances(**LIMITS)
     assert names(stuck, InstanceState.DRAINING, 0.0, heard=True) == []
     assert names(stuck, InstanceState.DRAINING, 601.0, heard=True) == ["i-1"]
+
+
+def test_one_that_serves_and_was_stopped_is_ended_and_a_standby_is_not() -> None:
+    for role, ended in ((Role.SERVING, ["i-1"]), (Role.STANDBY, [])):
+        stuck = StuckInstances(**LIMITS)
+        assert names(stuck, InstanceState.STOPPED, 0.0, heard=False, ec2="stopped", role=role) == []
+        assert names(stuck, InstanceState.STOPPED, 601.0, heard=False, ec2="stopped", role=role) == ended

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mark.dispatch.central import decisions
@@ -385,6 +385,8 @@ def served_by_version(case: Case, share: float, *, together: bool) -> list[tuple
 def test_two_versions_in_one_queue_are_served_as_if_each_had_its_own(
     seed: int, policy: CentralPolicy, load: float, share: float
 ) -> None:
+    # late queries of equal times are alike to a matching, and which goes first hangs on where they wait
+    assume("kairos" not in policy.rule or policy.too_late is TooLate.OVERFLOW)
     case = Case(seed, policy, load)
     assert served_by_version(case, share, together=True) == served_by_version(case, share, together=False)
 

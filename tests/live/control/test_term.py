@@ -11,6 +11,7 @@ import pytest
 
 from mark.config.settings import Settings
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.errors import RetryLater
 from mark.domain.lease import STORE_LEASE, LeaseLost, LeaseTimes
 from mark.live.control.term import Term
 
@@ -43,21 +44,22 @@ class Acts:
         def make_driver(model: Any, *_: Any) -> Any:
             before()
 
-            def run(over: threading.Event) -> None:
+            def act() -> None:
                 self.said.append(f"{model.name} submits")
-                over.set()
+                if model.name == "b":
+                    raise RetryLater("the test is over")
 
             def observe() -> None:
                 self.said.append(f"{model.name} looks")
 
-            return SimpleNamespace(observe=observe), run
+            return SimpleNamespace(observe=observe, act=act, is_due=lambda: True)
 
         monkeypatch.setattr(
             "mark.live.control.term.EventInbox",
             lambda *_, **__: SimpleNamespace(start=lambda: None, close=lambda: None),
         )
         unlimited = SimpleNamespace(
-            poll=lambda: None, run=lambda _: None, spending_limit=lambda: SpendingLimit.NONE
+            poll=lambda: None, run=threading.Event.wait, spending_limit=lambda: SpendingLimit.NONE
         )
         monkeypatch.setattr("mark.live.control.term.BudgetWatch", lambda *_, **__: unlimited)
         monkeypatch.setattr("mark.live.control.term.ServiceClock", lambda _: None)
@@ -80,7 +82,8 @@ def test_all_models_are_looked_at_and_the_lease_is_renewed_before_anything_is_se
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     acts = Acts()
-    acts.run(monkeypatch)
+    with pytest.raises(RetryLater):
+        acts.run(monkeypatch)
 
     assert acts.said[:3] == ["a looks", "b looks", "renew"]
     assert set(acts.said[3:]) == {"a submits", "b submits"}
@@ -96,6 +99,7 @@ def test_who_has_lost_the_lease_sends_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_lease_is_renewed_while_the_drivers_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     acts = Acts(times=LeaseTimes(ttl_s=1.0, renew_s=0.001, retry_s=1.0))
-    acts.run(monkeypatch, before=lambda: acts.renewed.wait(60.0))
+    with pytest.raises(RetryLater):
+        acts.run(monkeypatch, before=lambda: acts.renewed.wait(60.0))
 
     assert acts.said[0] == "renew"

@@ -287,6 +287,7 @@ def test_a_repeated_id_gets_the_one_answer() -> None:
             assert {reply.body for reply in [*replies, later]} == {later.body}
             assert len(backend.requests) == 1
             assert (await running.ask(body=b"{}", x_mark_request_id="same")).status == 409
+            assert (await running.ask(x_mark_request_id="same", accept="application/octet-stream")).status == 409
 
     run(test())
 

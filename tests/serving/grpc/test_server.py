@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import grpc
@@ -26,7 +27,7 @@ from mark.serving.grpc.messages import SERVICE
 from mark.serving.http.http_server import HttpServer
 from mark.serving.http.limits import HttpLimits
 from tests.serving.fakes import EchoBackend
-from tests.serving.harness import Live, live, run, served, until
+from tests.serving.harness import Live, live, run, served, truth, until
 from tests.serving.streams.backends import ScriptedBackend, streaming
 from tests.serving.test_peers import certified
 from tests.waiting import PATIENCE_S
@@ -506,30 +507,54 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
 
 
+def opening(*calls: int, extra: Mapping[str, str] = MappingProxyType({}), data: bytes = b"") -> bytes:
+    """The bytes that open a connection with these calls of ModelInfer, which go on; each begins with `data`."""
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": f"/{SERVICE}/ModelInfer",
+        ":authority": "localhost",
+        "te": "trailers",
+        "content-type": "application/grpc",
+        **extra,
+    }
+    literal = b"".join(
+        bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+        for name, value in headers.items()
+    )
+    begun = b"".join(frame(1, 4, call, literal) + frame(0, 0, call, data) for call in calls)
+    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + begun
+
+
+def test_messages_that_are_still_to_come_stay_within_the_memory_for_bodies() -> None:
+    async def test() -> None:
+        async with serving() as (_, server):
+            limits, budget = server._http.limits, server._http.budget
+            fit, calls = budget.limit // limits.body_bytes, 40
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            prefix = b"\0" + limits.body_bytes.to_bytes(4) + b"x"
+            writer.write(opening(*range(1, 2 * calls, 2), data=prefix))
+            refused = 0
+            while refused < calls - fit:
+                size, kind, flags = int.from_bytes(await reader.readexactly(3)), *(await reader.readexactly(2))
+                await reader.readexactly(4 + size)
+                refused += kind == 1 and bool(flags & 1)
+            assert budget.held == fit * limits.body_bytes
+            with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                assert await asyncio.to_thread(call, channel, "ModelInfer", typed())
+            writer.close()
+            await until(lambda: truth(budget.has_room(budget.limit, budget.limit)))
+
+    run(test())
+
+
 def test_a_client_that_writes_line_ends_into_its_metadata_is_refused() -> None:
     async def test() -> None:
         async with serving() as (_, server):
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            headers = {
-                ":method": "POST",
-                ":scheme": "http",
-                ":path": f"/{SERVICE}/ModelInfer",
-                ":authority": "localhost",
-                "te": "trailers",
-                "content-type": "application/grpc",
-                "x-mark-request-id": "a\r\n\r\nGET / HTTP/1.1",
-            }
-            literal = b"".join(
-                bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
-                for name, value in headers.items()
-            )
             message = typed().SerializeToString()
-            writer.write(
-                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-                + frame(4, 0, 0, b"")
-                + frame(1, 4, 1, literal)
-                + frame(0, 1, 1, b"\0" + len(message).to_bytes(4) + message)
-            )
+            begun = opening(1, extra={"x-mark-request-id": "a\r\n\r\nGET / HTTP/1.1"})
+            writer.write(begun + frame(0, 1, 1, b"\0" + len(message).to_bytes(4) + message))
             assert b"has control characters" in await reader.readuntil(b"control characters")
             writer.close()
 

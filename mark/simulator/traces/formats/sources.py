@@ -16,6 +16,8 @@ from mark.domain.errors import Misconfigured
 
 CHUNK_BYTES = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
+UNPACKED_BYTES, MOST_TIMES = 256 * 1024**2, 200
+"""A file may unpack to so much, or to so many times its size: gzip makes logs 10 to 50 times smaller."""
 GZIP_WINDOW = 31
 """zlib's `wbits` for a gzip header and trailer."""
 S3 = "s3://"
@@ -129,23 +131,27 @@ def _unpacked(name: str, packed: Iterator[bytes]) -> Iterator[bytes]:
         yield from chain((first,), packed)
         return
     unpacker = zlib.decompressobj(GZIP_WINDOW)
-    waiting = first
+    waiting, read, unpacked = first, len(first), 0
     while True:
         try:
             part = unpacker.decompress(waiting, CHUNK_BYTES)
         except zlib.error as error:
             raise Misconfigured(f"{name} is damaged gzip ({error}); fetch it again") from error
+        unpacked += len(part)
+        if unpacked > max(UNPACKED_BYTES, MOST_TIMES * read):
+            raise Misconfigured(f"{name} unpacks to more than {MOST_TIMES} times its size, which no log does")
         if part:
             yield part
         waiting = unpacker.unconsumed_tail
         if unpacker.eof:
             waiting = unpacker.unused_data
             while len(waiting) < len(GZIP_MAGIC) and (more := next(packed, b"")):
-                waiting += more
+                waiting, read = waiting + more, read + len(more)
             if not waiting.startswith(GZIP_MAGIC):  # padding; else one more member, as `cat a.gz b.gz` makes
                 return
             unpacker = zlib.decompressobj(GZIP_WINDOW)
         elif not waiting and not part:
             waiting = next(packed, b"")
+            read += len(waiting)
             if not waiting:
                 raise Misconfigured(f"{name} is truncated gzip; fetch it again")
