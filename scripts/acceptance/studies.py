@@ -164,11 +164,11 @@ def _paper_text(key: str, rows: Sequence[FigureRow], found: Mapping[tuple[str, s
     for name, reason in paper.left_out.items():
         if not covered(name, rows):
             reasons.setdefault(reason, []).append(name)
-    left_out = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    left_out = "\n".join(f"- {', '.join(names)}: {reason}" for reason, names in reasons.items())
     cells = [_cells(row, found.get(_key(row))) for row in rows]
     head = ("", "published", "ours", "what differs", "command", "s")
     parts = [f"## {paper.title}\n", f"{paper.verdict}\n", table(head, cells)]
-    return "\n".join([*parts, f"Without a row: {left_out}.\n"] if left_out else parts)
+    return "\n".join([*parts, f"Without a row:\n\n{left_out}\n"] if left_out else parts)
 
 
 def _cells(row: FigureRow, found: MeasuredRow | None) -> tuple[str, ...]:
