@@ -19,12 +19,14 @@ from mark.studies.figures import PAPERS, FigureRow, covered, figure_rows
 from mark.studies.registry import STUDIES
 from mark.studies.study import Row, Study, number_text
 from scripts.acceptance.figures_page import table
-from scripts.acceptance.loads import TWITTER, WORLD_CUP, data_folder
+from scripts.acceptance.loads import AZURE, TWITTER, WORLD_CUP, data_folder
 from scripts.acceptance.results import ROOT, clean_commit, refuse
 
 PAGE, MEASURED = ROOT / "docs" / "studies.md", ROOT / "docs" / "studies.csv"
 TRACES = {"mark-table5": TWITTER, "mark-ratio": TWITTER, "superserve-fig10": TWITTER}
 """Traces that studies are measured with; every study of Fang et al. needs days."""
+OTHERS = {"fang-loads": (TWITTER, *AZURE.values(), "alibaba_lora_requests_1min.csv.gz")}
+"""Further traces that a study judges on."""
 LISTED = 4
 """So many values of a quantity are listed; of more the least and the greatest."""
 HEAD = """<!-- Written by `make docs` from docs/studies.csv and mark/studies; edit these, not this page. -->
@@ -58,7 +60,8 @@ def main(given: Sequence[str] | None = None) -> None:
     commit, rows = clean_commit(), figure_rows(STUDIES)
     for name in asked or _not_of(commit, rows):
         began = time.monotonic()
-        study = STUDIES[name](study_context(_settings(name)))
+        others = [data_folder() / one for one in OTHERS.get(name, ())]
+        study = STUDIES[name](study_context(_settings(name), others=others))
         took_s = time.monotonic() - began
         found = {**measured(), **summaries(study, rows, f"{took_s:.0f}", commit)}
         _write(found.values())
@@ -164,16 +167,18 @@ def _paper_text(key: str, rows: Sequence[FigureRow], found: Mapping[tuple[str, s
     for name, reason in paper.left_out.items():
         if not covered(name, rows):
             reasons.setdefault(reason, []).append(name)
-    left_out = "\n".join(f"- {', '.join(names)}: {reason}" for reason, names in reasons.items())
+    left_out = "".join(f"\n- {', '.join(names)}: {reason}" for reason, names in reasons.items())
     cells = [_cells(row, found.get(_key(row))) for row in rows]
     head = ("", "published", "ours", "what differs", "command", "s")
     parts = [f"## {paper.title}\n", f"{paper.verdict}\n", table(head, cells)]
-    return "\n".join([*parts, f"Without a row:\n\n{left_out}\n"] if left_out else parts)
+    return "\n".join([*parts, f"Without a row:\n{left_out}\n"] if left_out else parts)
 
 
 def _cells(row: FigureRow, found: MeasuredRow | None) -> tuple[str, ...]:
     trace = trace_of(row.study)
-    command = f"`mark reproduce {row.study}{f' --trace {trace}' if trace else ''}`"
+    traces = f" --trace {trace}" if trace else ""
+    traces += "".join(f" --others {one}" for one in OTHERS.get(row.study, ()))
+    command = f"`mark reproduce {row.study}{traces}`"
     differs = row.differs or "see what the command prints"
     if found is None:
         return row.name, "", "not measured", differs, command, ""
