@@ -7,8 +7,7 @@ from collections.abc import Callable
 from mark.config.settings import USUAL_QOS_POLICY, Settings
 from mark.dispatch.qos import QosPool
 from mark.dispatch.qos_policy import QosNetwork
-from mark.simulator.qos.checkpoint import Made, read_checkpoint, train_command
-from mark.simulator.qos.policy_gradient import Progress
+from mark.simulator.qos.checkpoint import Made, Progress, read_checkpoint, train_command
 
 
 def learned_policy(settings: Settings, pool: QosPool) -> tuple[Progress, Made]:

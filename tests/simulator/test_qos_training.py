@@ -11,9 +11,9 @@ import pytest
 
 from mark.dispatch.qos_policy import HIDDEN, QosNetwork
 from mark.simulator.qos import policy_gradient
+from mark.simulator.qos.checkpoint import Progress
 from mark.simulator.qos.policy_gradient import (
     Practice,
-    Progress,
     _chances,
     _chosen,
     _gradient,
@@ -79,8 +79,8 @@ def test_what_loses_less_becomes_likelier(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(policy_gradient, "_chosen", lambda _practice, progress, _seed: progress)
     progress, judged = start(network(1)), played(99)
     before = _chances(progress.network, judged)[:, 2].mean()
-    for _ in range(20):
-        progress = train_further(cast("Practice", practice), progress, 20, 5)
+    for _ in range(40):
+        progress = train_further(cast("Practice", practice), progress, 40, 5)
     assert _chances(progress.network, judged)[:, 2].mean() > 5 * before
 
 

@@ -70,7 +70,9 @@ def reproduce(
     ] = None,
     others: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Another trace to judge on, for fang-loads; repeat it for more."),
+        typer.Option(
+            metavar="FILE", help="Another trace to judge on, for fang-loads; repeat it for more.  [default: none]"
+        ),
     ] = None,
     seed: given.Seed = None,
     out: Annotated[

@@ -7,7 +7,7 @@ import io
 import json
 import zlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -16,11 +16,25 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mark.dispatch.qos import QosPool
 from mark.dispatch.qos_policy import QosNetwork, action_count, feature_count, network_shapes
 from mark.domain.errors import Misconfigured
-from mark.simulator.qos.policy_gradient import Progress
 
 FORMAT = "mark-qos/3"
 """Another one wherever a state's numbers or what weights mean change: such a file would be read wrongly."""
 _GROUPS = ("network", "first", "second", "best")
+
+
+class Progress(NamedTuple):
+    """A training as it stands: weights, Adam's two moments of them, steps, and iterations that are done."""
+
+    network: QosNetwork
+    first: QosNetwork
+    second: QosNetwork
+    steps: int
+    iterations: int
+    #: mean loss a decision of each iteration, while it explored
+    lost: tuple[float, ...]
+    #: weights that lost least on the streams to choose by, and what they lost there
+    best: QosNetwork
+    best_lost: float
 
 
 class Made(BaseModel):

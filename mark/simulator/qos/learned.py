@@ -14,7 +14,7 @@ from mark.dispatch.qos import QosPool
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.qos import drawn_load, policy_gradient
-from mark.simulator.qos.checkpoint import Made, checkpoint_bytes, figures_of, read_checkpoint
+from mark.simulator.qos.checkpoint import Made, Progress, checkpoint_bytes, figures_of, read_checkpoint
 from mark.simulator.qos.episode import PAPER, Conditions
 
 SAVE_EACH = 10
@@ -83,9 +83,9 @@ def learn(
     progress: Callable[[float], None],
     *,
     save_each: int = SAVE_EACH,
-) -> policy_gradient.Progress:
+) -> Progress:
     """Train to the end. A checkpoint at `path` is gone on with, and written again each `save_each` iterations."""
-    state: policy_gradient.Progress | None = None
+    state: Progress | None = None
     if path is not None and path.exists():
         state, made = read_checkpoint(path, lesson.pool)
         if made.model_copy(update={"iterations": lesson.iterations}) != lesson.made:

@@ -25,6 +25,7 @@ import numpy as np
 from mark.dispatch.qos import Floats, Ints, QosPool
 from mark.dispatch.qos_policy import HEAD_START, HIDDEN, Bools, QosNetwork, action_count, feature_count, scores
 from mark.simulator.engine.compiled import VariantKernel
+from mark.simulator.qos.checkpoint import Progress
 from mark.simulator.qos.episode import PAPER, Conditions, QosEpisode, QosQueries
 from mark.simulator.rng import stream
 
@@ -44,21 +45,6 @@ ADAM_FIRST, ADAM_SECOND, ADAM_LEAST = 0.9, 0.999, 1e-8
 RIDGE = 1e-3
 CHOOSE_EACH, CHOOSE_STREAMS = 5, 12
 """Iterations between two choices of the best weights, and streams that they are chosen by, always the same."""
-
-
-class Progress(NamedTuple):
-    """A training as it stands: weights, Adam's two moments of them, steps, and iterations that are done."""
-
-    network: QosNetwork
-    first: QosNetwork
-    second: QosNetwork
-    steps: int
-    iterations: int
-    #: mean loss a decision of each iteration, while it explored
-    lost: tuple[float, ...]
-    #: weights that lost least on the streams to choose by, and what they lost there
-    best: QosNetwork
-    best_lost: float
 
 
 @dataclass(frozen=True, kw_only=True)
