@@ -268,4 +268,5 @@ def variant_remarks(serving: VariantServing | None, supply: Supply) -> tuple[str
     floor = serving.table.variants[serving.floor]
     above = f", none below {percent(floor.accuracy, digits=4)} ({floor.name})" if serving.floor else ""
     plans = f"plans count on {counted.variant} ({percent(counted.accuracy or 0.0, digits=4)} right)"
-    return (f"variants: each instance chooses by {serving.dispatch} when it starts a batch{above}; {plans}",)
+    of = "from the one queue of all" if serving.dispatch.is_central else "from its queue"
+    return (f"variants: by {serving.dispatch} an idle instance takes a batch {of}{above}; {plans}",)
