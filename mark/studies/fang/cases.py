@@ -106,7 +106,7 @@ def contest(context: StudyContext, cluster: Cluster, scope: Scope) -> Contest:
     """Find the load, tune the readings of Eq. 2, and train."""
     if context.trace is None:
         raise Misconfigured(
-            "studies of Fang et al. need a trace of eight real days or more: --trace FILE (docs/papers.md names one)"
+            "studies of Fang et al. need a trace of eight real days: --trace FILE (docs/papers.md names one)"
         )
     load, pool = daily_load(context.trace), pool_of(cluster.devices)
     context.progress("load of the study", 0.0)
