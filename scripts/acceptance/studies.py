@@ -41,7 +41,7 @@ its numbers and assumptions. `make acceptance` repeats every row. Seconds are of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRow:
-    """What stands beside a figure: published and ours as text, seconds that its study took, and the commit."""
+    """The cells beside a figure: published and ours as text, seconds that its study took, and the commit."""
 
     paper: str
     name: str
@@ -88,7 +88,7 @@ def _not_of(commit: str, rows: Iterable[FigureRow]) -> list[str]:
 def summaries(
     study: Study, rows: Iterable[FigureRow], seconds: str, commit: str
 ) -> dict[tuple[str, str], MeasuredRow]:
-    """What of a study stands beside each of its figures."""
+    """The cells of a study beside each of its figures."""
     found = {}
     for row in rows:
         if row.study == study.name:

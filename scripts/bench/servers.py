@@ -58,7 +58,7 @@ REPLICAS = Parallelism(replicas=2, threads=1)
 """Of the vision model, which is to use two processors whole."""
 INSTANT_S = {1: 0.0003, MAX_BATCH: 0.001}
 """A model whose batches take a third of a millisecond and more."""
-VISION_S = 0.02
+VISION_S = 0.008
 """Of an image, about."""
 ANSWER = InferReply(status=200, content_type="application/json", body=b'{"ok":true}')
 OUTPUTS = compose_infer_reply(

@@ -38,11 +38,12 @@ class ServiceDriver:
 
     def __init__(self, models: Sequence[Driver], hosts: Driver | None = None) -> None:
         self._models, self._hosts = models, hosts
+        self._all = (*models, hosts) if hosts is not None else tuple(models)
         self._wake = threading.Event()
 
     def wake(self) -> None:
         """Have everybody act at once: something happened."""
-        for driver in (*self._models, *((self._hosts,) if self._hosts is not None else ())):
+        for driver in self._all:
             driver.wake()
         self._wake.set()
 

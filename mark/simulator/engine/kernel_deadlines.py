@@ -164,7 +164,7 @@ def _decide(now: float, rows: Ints, rules: Record, fleet: Fleet, central: Centra
 def _set_late_aside(
     now: float, rows: Ints, rules: Record, fleet: Fleet, central: Central, tally: RunTally
 ) -> None:
-    """What no instance could answer in time leaves the queue: shed, or held."""
+    """Drop or hold the requests that no instance could answer in time."""
     queue, held, marks = central.queue, central.held, central.marks
     last, horizon_s = queue.size - 1, central.variants.horizon_s
     while marks.waiting > 0:

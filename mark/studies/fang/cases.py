@@ -286,7 +286,7 @@ def provenance(load: DailyLoad, scope: Scope) -> tuple[str, ...]:
 
 
 def assumptions(load: DailyLoad, qps: float) -> tuple[str, ...]:
-    """What the paper does not say, and what is not the paper's."""
+    """Assumptions that the paper does not state, and parts that are not its own."""
     return (
         (
             f"the load. The paper's curve (SogouQ) is drawn only. Ours is {load.name}, its last "
