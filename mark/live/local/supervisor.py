@@ -42,6 +42,7 @@ from mark.live.local.clock_control import first_anchor, set_clock
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.gateway_client import answers
 from mark.live.local.ports import hold_port
+from mark.live.local.process_start import set_on_signal
 from mark.live.local.process_watch import ProcessStatus, StoreKeeper, WallWatch
 from mark.live.local.run_dir import RunFolder, started_at
 from mark.live.local.running import Running, RunningModel
@@ -121,8 +122,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Bring it up, watch it until SIGTERM, bring it down."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stop.set())
+        self._stop = set_on_signal(signal.SIGTERM, signal.SIGINT)
         self._note()
         try:
             self._start_up()

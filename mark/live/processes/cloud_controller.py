@@ -44,6 +44,7 @@ from mark.live.cloud_process import exit_after, own_address, required_variable
 from mark.live.control.entry import front_of
 from mark.live.control.leader_election import Leader, make_forecasters
 from mark.live.control.node import AgentsPasswords, NodesName, StoreNode
+from mark.live.local.process_start import set_on_signal
 from mark.live.local.running import Running
 from mark.live.models import NOTHING, LiveModel, make_live_models, service_spec
 from mark.live.store_link import SOON, at_node, follows_lease, open_link, port_of, table_of
@@ -148,8 +149,7 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
 
     Not before: the store must keep what an older release said when a newer one starts and fails.
     """
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = set_on_signal(signal.SIGTERM)
     provisioned = int(environment.get("MARK_PROVISIONED", "0"))
     known = known_tensors(environment)
     models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned, known)

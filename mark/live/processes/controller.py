@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from pathlib import Path
 
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
 from mark.live.control.leader_election import Leader, make_forecasters
 from mark.live.local.heartbeat import beat_on_thread
-from mark.live.local.process_start import begin
+from mark.live.local.process_start import begin, set_on_signal
 from mark.live.local.run_dir import RunFolder, holder_of
 from mark.live.models import make_live_models
 from mark.store.connect import connect
@@ -20,8 +19,7 @@ from mark.store.service import ServiceStore
 
 def main(folder: RunFolder, name: str) -> None:
     """Act whenever the lease can be had, until SIGTERM."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = set_on_signal(signal.SIGTERM)
     beat_on_thread()
     settings, running = folder.settings(), folder.expected()
     store = ServiceStore(connect(running.store), running.name)
