@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mark.aws.ec2.tags import MODEL_VERSION
 from mark.aws.names import ON_INSTANCES
 from mark.live.processes.metadata import HOST, PORT
 from mark.serving.backends.isolation import MODEL_USER, USERS
@@ -36,7 +35,7 @@ TOOLS = "/usr/local/lib/mark"
 class Start:
     """Start of an instance. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model.
 
-    `versions`: the folder (s3://) with bundles of versions, of which a tag names the instance's, for /versions.
+    `versions`: the folder (s3://) with bundles of versions, for /versions.
     `forms`: what a variable is where it is more than its secret, which stands at %s. `log`: the log group of what
     it says; its streams bear the machines' names. `signals`: the stack, and the group of instances in it, that
     wait for the word that the process answers at `answers`. `runs_models`: it runs model code, which may not act
@@ -353,7 +352,7 @@ def _prepare_one(start: Start) -> str:
     if start.runs_models:
         script += _firewall(start)
     if start.versions:
-        script += _version(start)
+        script += f"install -d -m 755 {VERSIONS}\n"
     if not start.bundle:
         return script
     # whoever packed it has other users, and maybe files that only the owner reads
@@ -366,26 +365,6 @@ def _prepare_one(start: Start) -> str:
         f"{script}install -d -m 755 /opt/mark/model\n"
         f"[ -e /run/mark/unpacked ] || {{ {unpacks} && touch /run/mark/unpacked; }}\n"
     )
-
-
-def _version(start: Start) -> str:
-    """The files of the instance's version, whole or not at all; they never change, so once is enough."""
-    metadata = "http://169.254.169.254/latest"
-    return f"""\
-token="$(curl -fsS -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' {metadata}/api/token)"
-tags() {{ curl -fsS -H "X-aws-ec2-metadata-token: $token" {metadata}/meta-data/tags/instance/"${{1-}}"; }}
-names="$(tags)"
-install -d -m 755 {VERSIONS}
-if grep -qx {MODEL_VERSION} <<< "$names"; then
-  version="$(tags {MODEL_VERSION})"
-  [ -d "{VERSIONS}/$version" ] || {{
-    rm -rf {VERSIONS}/.new && install -d -m 755 {VERSIONS}/.new
-    aws s3 cp --region {start.region} "{start.versions}/$version.tar.gz" - \
-      | tar -xz --no-same-owner -C {VERSIONS}/.new
-    chmod -R a+rX {VERSIONS}/.new && mv -T {VERSIONS}/.new "{VERSIONS}/$version"
-  }}
-fi
-"""
 
 
 def _firewall(start: Start) -> str:

@@ -5,13 +5,16 @@ MARK_BACKEND_KIND `python` calls the object that MARK_BACKEND_TARGET names (`mod
 zeros of MARK_OUTPUTS after MARK_EMULATED_LATENCY_S: an emulated time, lognormal with a coefficient of variation of
 MARK_EMULATED_CV. Where MARK_VERSIONS_BUCKET is set, a call may name a version of a `python` model: its files come
 from that bucket (`version_files.py`), unless MARK_BACKEND_VERSION says that the function's own are that version.
-An environment answers as one version until a call names another.
+
+An environment loads one version in its life: what its code leaves in the process must not answer as another. A
+call that names another ends the process, and Lambda starts the next one.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +25,7 @@ from typing import Any
 
 from lambda_handlers.environment import required_variable, variable_or
 from lambda_handlers.version_files import fetch_version
+from mark.aws.functions.function_url import HOLDS_ANOTHER
 from mark.cloudmodel.noise import noise_factor
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
@@ -34,7 +38,7 @@ from mark.protocols.oip.replies import MODEL_VERSION
 log = logging.getLogger(__name__)
 _loading = threading.Lock()
 _served: dict[str, Served] = {}
-"""The model by its version, empty for what the function's own files are; one at a time."""
+"""The model by its version, empty for what the function's own files are; one at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,9 @@ def served_model(version: str = "", *, warms_up: bool = False) -> Served:
     if not variable_or("MARK_VERSIONS_BUCKET", "") or version == variable_or("MARK_BACKEND_VERSION", ""):
         version = ""
     with _loading:
+        if _served and version not in _served:
+            os._exit(HOLDS_ANOTHER)  # at once: nothing that a model registered for an exit may hold it up
         if version not in _served:
-            _served.clear()  # two models may not fit the memory
             _served[version] = load(version)
             if warms_up:
                 _warm_up(_served[version])

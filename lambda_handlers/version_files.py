@@ -1,13 +1,11 @@
 """Files of a model's version, for a function that answers as it: fetched from the service's bucket, by their hash.
 
-They are unpacked once for each environment, and others go first: 512 MB is all that it has, and it answers as one
-version at a time.
+They are unpacked anew by each process that loads them. What was there before goes first: 512 MB is all that an
+environment has, and another version's code may have written there.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import tarfile
 import tempfile
@@ -16,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lambda_handlers.environment import required_variable
-from mark.aws.names import BACKEND_FILE, VERSIONS
+from mark.aws.names import VERSIONS
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.models.versions import VERSION_LETTERS
+from mark.domain.models.versions import shown
+from mark.plugins.version_hash import NAME, HowToLoad, check_unpacked
 
 if TYPE_CHECKING:
     from botocore.config import _RetryDict
@@ -39,26 +38,23 @@ def fetch_version(version: str) -> tuple[str, str]:
 
     VersionUnavailable where its files cannot be had; Misconfigured where it is no version's name.
     """
-    if not re.fullmatch(f"[0-9a-f]{{{VERSION_LETTERS}}}", version):
+    if not NAME.fullmatch(version):
         raise Misconfigured(f"{version!r} is no version of a model")
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and not needed for own files
 
     place = Path(tempfile.gettempdir()) / PLACE / version
     try:
-        if not place.is_dir():
-            _unpack(version, place)
-        told = json.loads((place / BACKEND_FILE).read_text(encoding="utf-8"))
-        target, has_files = str(told["target"]), bool(told["has_files"])
-    except (BotoCoreError, ClientError, OSError, tarfile.TarError, ValueError, KeyError) as error:
-        raise VersionUnavailable(f"the files of version {version} cannot be had: {error}") from error
-    where = target.rpartition(":")[0]
-    if not has_files:
-        return target, ""
-    return (f"{place}/{target}" if where.endswith(".py") else target), str(place)
+        how = _unpack(version, place)
+    except (BotoCoreError, ClientError, OSError, tarfile.TarError, Misconfigured) as error:
+        raise VersionUnavailable(f"the files of version {shown(version)} cannot be had: {error}") from error
+    if how.installed is not None:
+        return how.target, ""
+    where = how.target.rpartition(":")[0]
+    return (f"{place}/{how.target}" if where.endswith(".py") else how.target), str(place)
 
 
-def _unpack(version: str, place: Path) -> None:
-    """Fetch the bundle and unpack it; the folder is there whole or not at all."""
+def _unpack(version: str, place: Path) -> HowToLoad:
+    """Fetch the bundle and unpack it; the folder is there whole or not at all. Errors: also Misconfigured."""
     draft = place.with_name(f".{version}")
     shutil.rmtree(place.parent, ignore_errors=True)
     draft.mkdir(parents=True)
@@ -66,7 +62,9 @@ def _unpack(version: str, place: Path) -> None:
     body = _objects().get_object(Bucket=bucket, Key=f"{VERSIONS}/{version}.tar.gz")["Body"]
     with tarfile.open(fileobj=body, mode="r|gz") as packed:
         packed.extractall(draft, filter="data")
+    how = check_unpacked(draft, version)
     draft.rename(place)
+    return how
 
 
 @cache

@@ -33,8 +33,6 @@ ARTIFACTS, JOURNAL, REPORTS, TRAININGS = "artifacts", "journal", "reports", "tra
 """Folders of the bucket."""
 VERSIONS = f"{ARTIFACTS}/versions"
 """Folder of the bucket with the bundles of models' versions."""
-BACKEND_FILE = ".mark-backend.json"
-"""File of a bundle that tells functions the model's target, and whether its files are in the bundle."""
 ON_INSTANCES = "/versions"
 """Where agents on AWS find the version of their instance, in a folder that bears its name."""
 

@@ -32,6 +32,7 @@ from mark.domain.models.versions import (
     counted_since,
     evidence_sentence,
     shadow_sentence,
+    shown,
 )
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order
 
@@ -445,7 +446,9 @@ def _launches(rollout: Rollout, versions: ModelVersions, seen: RolloutSeen) -> t
             item = VersionLaunch(token=f"r{rollout.id}-{number}", offering=name, count=missing, at=seen.now)
             asked.append(item)
             orders.append(
-                _launch(item, rollout.candidate, f"{share_words(rollout.share)} of version {rollout.candidate}")
+                _launch(
+                    item, rollout.candidate, f"{share_words(rollout.share)} of version {shown(rollout.candidate)}"
+                )
             )
     return replace(rollout, requested=tuple(asked), launches=number), tuple(orders)
 
@@ -459,5 +462,5 @@ def _drains(versions: ModelVersions, fleet: FleetView) -> tuple[Drain, ...]:
     names = tuple(i.id for i in fleet if i.role is Role.SERVING and i.stays and versions.is_retired(i.version))
     if not names:
         return ()
-    reason = f"their version is retired; {versions.stable} is the stable one"
-    return (Drain(token=f"v{versions.stable}-{names[0]}", reason=reason, instances=names),)
+    reason = f"their version is retired; {shown(versions.stable)} is the stable one"
+    return (Drain(token=f"v{shown(versions.stable)}-{names[0]}", reason=reason, instances=names),)

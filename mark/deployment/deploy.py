@@ -38,6 +38,7 @@ from mark.deployment.synth import Synthesis, check_settings, synthesise
 from mark.deployment.zones import in_zones
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.models.versions import shown
 from mark.live.local.first_price import ASK_ABOVE_USD_PER_HOUR, FirstPrice, first_price
 from mark.live.models import LiveModel
 from mark.live.version_bundles import upload
@@ -188,7 +189,7 @@ def _upload(account: Account, archive: str, synthesis: Synthesis, log: EventLog)
             log.show_line(f"uploaded {bundle.path.name} as s3://{bucket}/{bundle.key}")
     for model, version in synthesis.versions.items():
         if upload(account.aws, bucket, version):
-            log.show_line(f"uploaded version {version.version} of {model} as s3://{bucket}/{version.key}")
+            log.show_line(f"uploaded version {shown(version.version)} of {model} as s3://{bucket}/{version.key}")
 
 
 def _upload_template(account: Account, name: str, template: StackTemplate) -> str:

@@ -8,7 +8,6 @@ What is installed is hashed by its module's own file, and not copied.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -17,13 +16,12 @@ from pathlib import Path, PurePath
 
 from mark.config.settings import state_dir
 from mark.domain.errors import Misconfigured
-from mark.domain.models.versions import VERSION_LETTERS
 from mark.offline.own_model.targets import existing_source
+from mark.plugins.version_hash import HowToLoad, file_hash, version_name
 from mark.service_spec import BackendSpec
 
 MOST_FILES, MOST_BYTES = 10_000, 4 * 1024**3
 """A folder with more files, or larger ones, is no model's: it is neither hashed nor copied."""
-CHUNK_BYTES = 1024 * 1024
 NO_MODEL = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
@@ -59,18 +57,17 @@ def model_files(backend: BackendSpec) -> ModelFiles | None:
 
 def version_of(backend: BackendSpec) -> str:
     """The name of the version that a backend would serve now. Errors as of `model_files`."""
-    digest = hashlib.sha256(f"{backend.kind}\0".encode())
     files = model_files(backend)
+    own = () if files is None else ((path.as_posix(), file_hash(files.root / path)) for path in files.files)
+    return version_name(how_to_load(backend, files), own)
+
+
+def how_to_load(backend: BackendSpec, files: ModelFiles | None) -> HowToLoad:
+    """What a version's name stands for beside its files, which are those of `model_files`."""
     if files is not None:
-        digest.update(f"{files.target}\0".encode())
-        for path in files.files:
-            content = _digest(files.root / path)
-            digest.update(f"{path.as_posix()}\0{content}\0".encode())
-    else:
-        digest.update(f"{backend.target}\0".encode())
-        if backend.kind == "python":
-            digest.update(_digest(existing_source(backend.target, None)).encode())
-    return digest.hexdigest()[:VERSION_LETTERS]
+        return HowToLoad(kind=backend.kind, target=files.target)
+    installed = file_hash(existing_source(backend.target, None)) if backend.kind == "python" else None
+    return HowToLoad(kind=backend.kind, target=backend.target, installed=installed)
 
 
 def changed_files(before: BackendSpec, now: BackendSpec) -> tuple[str, ...]:
@@ -92,7 +89,7 @@ def changed_files(before: BackendSpec, now: BackendSpec) -> tuple[str, ...]:
             found.append(f"{name} (new)")
         elif path not in new.files:
             found.append(f"{name} (gone)")
-        elif _digest(old.root / path) != _digest(new.root / path):
+        elif file_hash(old.root / path) != file_hash(new.root / path):
             found.append(name)
     return tuple(found)
 
@@ -189,11 +186,3 @@ def _may_hold(folder: Path, state: Path, seen: set[Path]) -> bool:
         return False
     seen.add(found)
     return not (folder / "pyvenv.cfg").exists()
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as opened:
-        while chunk := opened.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 A bundle is named by its version, the hash of what it holds: nothing ever takes its place, and two models with the
 same files share one. A model that is installed, or a server of its own, has none of its files there. One file more
-tells functions how to load the model (`lambda_handlers/version_files.py`).
+tells functions how to load the model (`plugins/version_hash.py`).
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ import io
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-from mark.aws.names import BACKEND_FILE, ON_INSTANCES, VERSIONS
+from mark.aws.names import ON_INSTANCES, VERSIONS
 from mark.aws.objects import holds_object, put_file
 from mark.aws.session import Aws
 from mark.config.settings import packages_dir
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.live.model_files import keep_version, loaded_from, model_files, version_of
+from mark.live.model_files import how_to_load, keep_version, loaded_from, model_files, version_of
 from mark.plugins.packages import install, requirements_of
+from mark.plugins.version_hash import BACKEND_FILE, PACKAGES
 from mark.service_spec import BackendSpec, ServedModel
 
-PACKAGES = ".packages"
-"""Folder of a model's own packages in its bundle."""
 MOST_IN_FUNCTION_MIB = 480
 """A function has 512 MB for files (Lambda developer guide, ephemeral storage)."""
 
@@ -92,9 +91,7 @@ class VersionBundle:
             pack(roots, path, self._how_to_load())
 
     def _how_to_load(self) -> bytes:
-        files = model_files(self.source)
-        target = self.source.target if files is None else files.target
-        return json_text({"target": target, "has_files": files is not None}).encode()
+        return json_text(asdict(how_to_load(self.source, model_files(self.source)))).encode()
 
     @property
     def unpacked_bytes(self) -> int:
@@ -139,7 +136,7 @@ def upload(aws: Aws, bucket: str, bundle: VersionBundle) -> bool:
 def pack(roots: Mapping[PurePosixPath, Path], path: Path, how_to_load: bytes) -> None:
     """Pack all files below each root, by its place in the bundle, without their times, owners and modes.
 
-    how_to_load: the file for functions.
+    how_to_load: the content of BACKEND_FILE.
     """
     with (
         path.open("wb") as file,

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from mark.domain.models.versions import shown
 from mark.service_spec import ServedModel, ServiceSpec
 
 
@@ -88,21 +89,24 @@ class Routes:
             self._known[b"/invocations"] = Route(Endpoint.INFER, only, b"/invocations", "sagemaker")
 
     def set_versions(self, model: str, names: Sequence[str]) -> bool:
-        """Have paths name these versions of a model, and no others; True where they are not those of before."""
+        """Have paths name these versions of a model, and no others; True where they are not those of before.
+
+        A path may name a version by what people are shown of it, of which the first in `names` has it.
+        """
         before = self._versions.get(model, ())
         if before == tuple(names):
             return False
         self._versions[model] = tuple(names)
         name = model.encode()
         infer = b"/v2/models/%b/infer" % name
-        for version in before:
-            base = b"/v2/models/%b/versions/%b" % (name, version.encode())
+        for segment in (segment for version in before for segment in (shown(version), version)):
+            base = b"/v2/models/%b/versions/%b" % (name, segment.encode())
             for end in (*OF_A_MODEL, *OF_A_STREAM):
                 self._known.pop(base + end, None)
-        for version in names:
-            self._add_paths(
-                b"/v2/models/%b/versions/%b" % (name, version.encode()), model, infer, b"", version.encode()
-            )
+        for version in reversed(names):
+            for segment in (shown(version), version):
+                base = b"/v2/models/%b/versions/%b" % (name, segment.encode())
+                self._add_paths(base, model, infer, b"", version.encode())
         return True
 
     def versions(self, model: str) -> Sequence[str]:

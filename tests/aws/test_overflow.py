@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambda_handlers.version_files import VersionUnavailable
-from mark.aws.functions.function_url import compose_payload, parse_reply, parse_report
+from mark.aws.functions.function_url import HOLDS_ANOTHER, compose_payload, parse_reply, parse_report
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.functions.warmup import AT_ONCE, SENT_S, holds_s, warm_up
 from mark.aws.session import Aws
@@ -217,19 +217,23 @@ def test_an_answer_that_is_none(payload: bytes) -> None:
     assert parse_reply(payload).status == 502
 
 
+EXITED = {"errorType": "Runtime.ExitError"}
+
+
 @pytest.mark.parametrize(
     ("error", "lost", "not_run"),
     [
-        ("Runtime.ExitError", True, False),
-        (VersionUnavailable.__name__, False, True),
-        ("ValueError", False, False),
-        (None, False, False),
+        (EXITED | {"errorMessage": "Error: Runtime exited with error: exit status 1"}, True, False),
+        (EXITED | {"errorMessage": f"Error: Runtime exited with error: exit status {HOLDS_ANOTHER}"}, False, True),
+        ({"errorType": VersionUnavailable.__name__}, False, True),
+        ({"errorType": "ValueError", "errorMessage": f"exit status {HOLDS_ANOTHER}"}, False, False),
+        ({"errorType": None}, False, False),
     ],
 )
 def test_an_environment_that_is_no_good_is_told_from_a_model_that_fails(
-    overflow: LambdaOverflow, stand_in: LambdaStandIn, error: str | None, lost: bool, not_run: bool
+    overflow: LambdaOverflow, stand_in: LambdaStandIn, error: dict[str, str], lost: bool, not_run: bool
 ) -> None:
-    payload = json.dumps({"errorMessage": "m", "errorType": error}).encode()
+    payload = json.dumps({"errorMessage": "m"} | error).encode()
     stand_in.answer = lambda _: (200, {"X-Amz-Function-Error": "Unhandled"}, payload)
     answered = call(overflow)
     assert (answered.lost, answered.not_run) == (lost, not_run)

@@ -13,6 +13,7 @@ import pytest
 
 from lambda_handlers import infer, served, version_files
 from mark.aws.functions.function_url import compose_payload, compose_ping
+from mark.aws.names import VERSIONS
 from mark.live.version_bundles import bundle_of, upload
 from mark.protocols.oip.bodies import compose_infer
 from mark.service_spec import BackendSpec
@@ -73,8 +74,15 @@ def test_a_function_answers_as_the_version_that_a_call_names(
             found = json.loads(infer.handler(event, CONTEXT)["body"])
             assert found["outputs"][0]["data"] == [answer]
             infer.handler(json.loads(compose_ping(version)), CONTEXT)
+            served._served.clear()  # as in a new process
         with pytest.raises(version_files.VersionUnavailable):
-            infer.handler(json.loads(compose_ping("0" * 12)), CONTEXT)
+            infer.handler(json.loads(compose_ping("0" * 64)), CONTEXT)
+    stolen = there.aws.objects.get_object(Bucket=there.bucket, Key=f"{VERSIONS}/{versions[1]}.tar.gz")[
+        "Body"
+    ].read()
+    there.aws.objects.put_object(Bucket=there.bucket, Key=f"{VERSIONS}/{versions[0]}.tar.gz", Body=stolen)
+    with pytest.raises(version_files.VersionUnavailable, match="other files than its name stands for"):
+        infer.handler(json.loads(compose_ping(versions[0])), CONTEXT)
     called.assert_permitted("infer", replace(NAMES, bucket=there.bucket))
 
 

@@ -169,6 +169,7 @@ def test_a_handlers_failures_are_answers(world: World) -> None:
     assert (body["errorType"], body["errorMessage"]) == ("ValueError", "no such luck")
     body, reply = call(world, "leave")
     assert (reply["FunctionError"], body["errorType"]) == ("Unhandled", "Runtime.ExitError")
+    assert body["errorMessage"].endswith("Error: Runtime exited with error: exit status 4")
     assert call(world, "leave")[0]["errorType"] == "Runtime.ExitError"
     assert call(world, "nowhere")[0]["errorType"] == "AttributeError"
     assert call(world, "big")[0]["errorType"] == "Function.ResponseSizeTooLarge"

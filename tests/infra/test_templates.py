@@ -435,52 +435,6 @@ def test_model_code_reads_its_bundle_whoever_packed_it(templates: dict[str, Temp
     assert [stat.S_IMODE(path.stat().st_mode) & 0o055 for path in (found.parent, found)] == [0o055, 0o044]
 
 
-@pytest.mark.parametrize("version", ["", "4f1c9a70be21"])
-def test_an_instance_fetches_the_files_of_its_version_once(
-    templates: dict[str, Template], tmp_path: Path, version: str
-) -> None:
-    one = of_type(templates["launch"], "AWS::EC2::LaunchTemplate")["TemplateMarkShopServing"]
-    script = plain(one["LaunchTemplateData"]["UserData"])
-    [fetches] = re.findall(r"^token=.*?^fi\n", script, flags=re.MULTILINE | re.DOTALL)
-    packed, there, tools = tmp_path / "packed", tmp_path / "versions", tmp_path / "bin"
-    for folder in (packed, tools):
-        folder.mkdir()
-    (packed / "model.py").write_text("")
-    tags = ["mark:model", "mark:version", *(["mark:model-version"] if version else [])]
-    listed = "\\n".join(tags)
-    (tools / "curl").write_text(
-        f"""#!/bin/sh
-        for last; do :; done
-        case "$last" in
-          */token) echo t ;;
-          */tags/instance/) printf '{listed}\\n' ;;
-          */mark:model-version) echo {version} ;;
-        esac
-        """
-    )
-    (tools / "aws").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec tar -cz -C {packed} model.py\n')
-    for tool in tools.iterdir():
-        tool.chmod(0o755)
-    for name, is_here in (("/opt/mark/versions", str(there)), ("<mark-shop-bucket>", "b"), ("<AWS::Region>", "r")):
-        fetches = fetches.replace(name, is_here)
-    for _ in range(2):
-        subprocess.run(  # noqa: S603 - the start script's own lines
-            ["bash", "-euo", "pipefail", "-c", f"umask 077\n{fetches}"],  # noqa: S607
-            env={"PATH": f"{tools}:{os.environ['PATH']}"},
-            check=True,
-        )
-    if not version:
-        assert list(there.iterdir()) == []
-        return
-    found = there / version / "model.py"
-    assert stat.S_IMODE(found.stat().st_mode) & 0o044 == 0o044
-    [call] = (tmp_path / "calls").read_text().splitlines()
-    assert call.endswith(f"/artifacts/versions/{version}.tar.gz -")
-    assert script.count("-v /opt/mark/versions:/versions ") == 2, (
-        "of the agent, and of what fetches further versions"
-    )
-
-
 def test_model_code_cannot_be_the_instance(templates: dict[str, Template], tmp_path: Path) -> None:
     """Its user, and the network of a server of its own, are kept from the metadata before anything runs."""
     one = of_type(templates["launch"], "AWS::EC2::LaunchTemplate")["TemplateMarkShopServing"]
@@ -494,6 +448,10 @@ def test_model_code_cannot_be_the_instance(templates: dict[str, Template], tmp_p
     assert "--user 0 --cap-drop ALL --security-opt no-new-privileges" in runs["mark-metadata"]
     assert "--cap-add" not in runs["mark-metadata"]
     assert "/opt/mark/model" not in runs["mark-metadata"], "it loads no model"
+    assert [name for name, run in runs.items() if "-v /opt/mark/versions:/versions " in run] == [
+        "mark-metadata",
+        "mark",
+    ], "who fetches versions, and the agent"
     assert "--network host" not in runs["mark-model"]
     assert f"AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:{PORT}\n" in script
     prepare = script.partition("/usr/local/bin/mark-prepare <<'MARK'\n")[2].partition("\nMARK\n")[0]

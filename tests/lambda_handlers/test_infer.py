@@ -6,11 +6,13 @@ import base64
 import json
 import sys
 import threading
+from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
 
 from lambda_handlers import infer, served
+from mark.aws.functions.function_url import HOLDS_ANOTHER
 from mark.domain.errors import Misconfigured
 from mark.protocols.oip.bodies import compose_infer, parse_infer_reply
 from models.digits.data import digits
@@ -242,17 +244,30 @@ def test_a_version_is_fetched_only_where_the_function_s_own_files_are_another(en
         return "models.digits:Digits", ""
 
     monkeypatch.setattr(served, "fetch_version", fetch)
-    ping = {"mark-warm": True, "mark-version": "a" * 12}
+    ping = {"mark-warm": True, "mark-version": "a" * 64}
     environment(DIGITS)
     infer.handler(ping, None)  # a function without versions answers with what it has
-    assert fetched == []
-    environment({"MARK_VERSIONS_BUCKET": "b", "MARK_BACKEND_VERSION": "b" * 12})
-    for version in ("a" * 12, "a" * 12, "b" * 12, "", "a" * 12):
+    environment({"MARK_VERSIONS_BUCKET": "b", "MARK_BACKEND_VERSION": "b" * 64})
+    for version in ("b" * 64, ""):
         infer.handler({**ping, "mark-version": version}, None)
-    assert fetched == ["a" * 12] * 2
+    assert fetched == []
 
 
-@pytest.mark.parametrize("version", ["../../x", "a" * 13, "A" * 12])
+def test_an_environment_that_has_loaded_a_version_answers_as_no_other(environment, monkeypatch):
+    monkeypatch.setattr(served, "fetch_version", lambda _: ("models.digits:Digits", ""))
+    environment(DIGITS | {"MARK_VERSIONS_BUCKET": "b"})
+    ping = {"mark-warm": True, "mark-version": "a" * 64}
+    ended = Mock(side_effect=SystemExit)
+    monkeypatch.setattr(served.os, "_exit", ended)
+    infer.handler(ping, None)
+    infer.handler(ping, None)
+    for version in ("b" * 64, ""):
+        with pytest.raises(SystemExit):
+            infer.handler({**ping, "mark-version": version}, None)
+    assert ended.call_args_list == [call(HOLDS_ANOTHER)] * 2
+
+
+@pytest.mark.parametrize("version", ["../../x", "a" * 65, "A" * 64])
 def test_what_is_no_version_is_looked_for_nowhere(environment, version):
     environment(DIGITS | {"MARK_VERSIONS_BUCKET": "b"})
     with pytest.raises(Misconfigured, match="is no version"):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import tarfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -18,6 +21,7 @@ from mark.aws.ec2.imds import Imds
 from mark.domain.errors import RetryLater
 from mark.live.processes.metadata import Kept, Metadata, read_from
 from mark.live.processes.version_fetch import LOADING, READY, VersionFetch
+from mark.plugins.version_hash import BACKEND_FILE, HowToLoad, version_name
 
 THERE = {
     "meta-data/instance-id": "i-1",
@@ -25,6 +29,7 @@ THERE = {
     "meta-data/tags/instance": "mark:service\nmark:model",
     "meta-data/tags/instance/mark:service": "shop",
     "meta-data/tags/instance/mark:model": "digits",
+    "meta-data/tags/instance/mark:model-version": "b" * 64,
     "meta-data/spot/instance-action": '{"action": "terminate", "time": "2026-11-22T10:00:00Z"}',
     "meta-data/iam/security-credentials": "mark-shop-agent",
     "meta-data/iam/security-credentials/mark-shop-agent": '{"SecretAccessKey": "x"}',
@@ -96,17 +101,24 @@ def test_nothing_else_is_told(imds: Imds, path: str) -> None:
     assert imds.get(path) is None
 
 
-@pytest.mark.parametrize(("model", "told"), [("@shared", "asked"), ("digits", None)])
-def test_versions_are_fetched_for_shared_instances_alone(
-    imds: Imds, monkeypatch: pytest.MonkeyPatch, model: str, told: str | None
+@pytest.mark.parametrize(
+    ("model", "version", "told"),
+    [("@shared", "a" * 64, "asked"), ("digits", "a" * 64, None), ("digits", "b" * 64, "asked")],
+)
+def test_any_version_is_fetched_for_shared_instances_alone(
+    imds: Imds, monkeypatch: pytest.MonkeyPatch, model: str, version: str, told: str | None
 ) -> None:
     """Elsewhere model code, which runs as the agent does, would get those of other models."""
     monkeypatch.setitem(THERE, "meta-data/tags/instance/mark:model", model)
-    assert imds.version("a" * 12) == told
+    assert imds.version(version) == told
+
+
+HOW = HowToLoad(kind="python", target="model.py:Shop")
+VERSION = version_name(HOW, [("model.py", hashlib.sha256(b"x").hexdigest())])
 
 
 def bundle(files: dict[str, bytes]) -> BytesIO:
-    body = BytesIO()
+    body, files = BytesIO(), {BACKEND_FILE: json.dumps(asdict(HOW)).encode(), **files}
     with tarfile.open(fileobj=body, mode="w:gz") as packed:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
@@ -130,9 +142,9 @@ def test_a_version_is_fetched_once_and_readable_for_its_model(tmp_path: Path) ->
         return bundle({"model.py": b"x", ".packages/amd64/shade.py": b"y"})
 
     fetch = VersionFetch(tmp_path, open_bundle)
-    assert [settled(fetch, "a" * 12) for _ in range(2)] == [READY, READY]
-    assert opened == ["a" * 12]
-    found = tmp_path / ("a" * 12) / ".packages" / "amd64" / "shade.py"
+    assert [settled(fetch, VERSION) for _ in range(2)] == [READY, READY]
+    assert opened == [VERSION]
+    found = tmp_path / VERSION / ".packages" / "amd64" / "shade.py"
     assert (found.read_bytes(), found.stat().st_mode & 0o777) == (b"y", 0o644)
     assert fetch.ask("../../etc") is None
 
@@ -153,15 +165,22 @@ def test_a_version_that_cannot_be_had_is_one_line_and_tried_again(
     def open_bundle(version: str) -> BytesIO:
         if failures:
             raise failures.pop()
-        return bundle({"model.py": version.encode()})
+        return bundle({"model.py": b"x"})
 
     fetch = VersionFetch(tmp_path, open_bundle)
-    told = settled(fetch, "a" * 12)
+    told = settled(fetch, VERSION)
     assert told is not None
     assert said in told
     assert "\n" not in told
     assert list(tmp_path.iterdir()) == []
-    assert settled(fetch, "a" * 12) == READY
+    assert settled(fetch, VERSION) == READY
+
+
+def test_files_of_another_version_are_not_kept_under_its_name(tmp_path: Path) -> None:
+    told = settled(VersionFetch(tmp_path, lambda _: bundle({"model.py": b"y"})), VERSION)
+    assert told is not None
+    assert "other files than its name stands for" in told
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_where_no_lease_is_followed_nobody_leads() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mark.aws.names import BACKEND_FILE
 from mark.domain.errors import Misconfigured
 from mark.live.model_files import version_of
 from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
 from mark.plugins.load import load_model
+from mark.plugins.version_hash import BACKEND_FILE, check_unpacked
 from mark.service_spec import BackendSpec
 
 CODE = """
@@ -45,6 +45,7 @@ def test_an_instance_serves_the_version_that_was_packed(backend: BackendSpec, tm
     there = tmp_path / "versions" / bundle.version
     there.mkdir(parents=True)
     subprocess.run(["tar", "-xzf", str(tmp_path / "b.tar.gz"), "-C", str(there)], check=True)  # noqa: S603, S607
+    assert check_unpacked(there, bundle.version).target == "model.py:Shop"
     target = bundle.backend.target.replace("/versions", str(there.parent))
     model = load_model(target, there)
     assert (model.offset, model.weights) == (1, "old")  # type: ignore[attr-defined]
@@ -79,7 +80,7 @@ def test_the_bundle_tells_functions_how_to_load_it(backend: BackendSpec, tmp_pat
     with tarfile.open(tmp_path / "b.tar.gz") as packed:
         told = packed.extractfile(BACKEND_FILE)
         assert told is not None
-        assert json.load(told) == {"target": "model.py:Shop", "has_files": True}
+        assert json.load(told) == {"kind": "python", "target": "model.py:Shop", "installed": None}
     assert bundle.unpacked_bytes == len(CODE) + len("OFFSET = 1") + len("old")
     assert runs_in_function(bundle)
 
@@ -96,3 +97,33 @@ def test_what_is_installed_has_none_of_its_files_in_its_bundle(tmp_path: Path) -
     with tarfile.open(tmp_path / "b.tar.gz") as packed:
         assert packed.getnames() == [BACKEND_FILE]
     assert bundle.backend.folder == ""
+
+
+CHANGES = {
+    "a file was edited": lambda there: (there / "helping.py").write_text("OFFSET = 2"),
+    "a file was added": lambda there: (there / "numpy.py").write_text(""),
+    "compiled code was added": lambda there: (
+        (there / "__pycache__").mkdir() or (there / "__pycache__" / "model.cpython-311.pyc").write_bytes(b"")
+    ),
+    "a file is missing": lambda there: (there / "weights.txt").unlink(),
+    "a file leads elsewhere": lambda there: (there / "more.py").symlink_to("/etc/hostname"),
+    "another model is loaded": lambda there: (there / BACKEND_FILE).write_text(
+        '{"kind": "python", "target": "x:y"}'
+    ),
+    "it does not tell how": lambda there: (there / BACKEND_FILE).unlink(),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_bundle_that_is_not_what_its_name_stands_for_is_not_run(
+    backend: BackendSpec, tmp_path: Path, what: str
+) -> None:
+    bundle = bundle_of(backend)
+    bundle.write(tmp_path / "b.tar.gz")
+    there = tmp_path / "there"
+    with tarfile.open(tmp_path / "b.tar.gz") as packed:
+        packed.extractall(there, filter="data")
+    check_unpacked(there, bundle.version)
+    CHANGES[what](there)
+    with pytest.raises(Misconfigured, match="other files than its name stands for"):
+        check_unpacked(there, bundle.version)

@@ -92,20 +92,27 @@ def failed(line: str) -> InferReply:
     )
 
 
-def error_type(payload: bytes) -> str:
-    """The error that a failed call's payload names: a runtime's, or an exception's name; empty for none."""
-    try:
-        document = json.loads(payload)
-    except ValueError:
-        return ""
-    found = document.get("errorType") if isinstance(document, dict) else None
-    return found if isinstance(found, str) else ""
-
-
 PROCESS_ENDED = ("Runtime.ExitError", "Runtime.OutOfMemory")
 """Errors of an environment whose process ended while it worked."""
 NOT_FETCHED = "VersionUnavailable"
 """Error of one that could not get the files of the version that it was to answer as."""
+HOLDS_ANOTHER = 75
+"""Exit status of one that has loaded another version: EX_TEMPFAIL of sysexits.h."""
+
+
+def loss_of(payload: bytes) -> tuple[bool, bool]:
+    """What a failed call's payload says: its environment is lost; it called no model."""
+    try:
+        document = json.loads(payload)
+    except ValueError:
+        document = None
+    found = document if isinstance(document, dict) else {}
+    kind, message = (str(found.get(key, "")) for key in ("errorType", "errorMessage"))
+    ended = kind in PROCESS_ENDED
+    holds_another = ended and message.endswith(f"exit status {HOLDS_ANOTHER}")
+    return ended and not holds_another, kind == NOT_FETCHED or holds_another
+
+
 _REPORT = re.compile(r"^REPORT .*", re.MULTILINE)
 _BILLED = re.compile(r"Billed Duration: ([0-9.]+) ms")
 _MEMORY = re.compile(r"Memory Size: ([0-9.]+) MB")

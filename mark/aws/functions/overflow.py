@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 
 from mark.aws.errors import may_be_done, translated
 from mark.aws.functions.function_url import (
-    NOT_FETCHED,
-    PROCESS_ENDED,
     compose_payload,
     compose_ping,
-    error_type,
     failed,
+    loss_of,
     parse_reply,
     parse_report,
 )
@@ -58,7 +56,7 @@ class LambdaOverflow:
         OutcomeUnknown where it does not answer in time or the connection is lost: it may have run, or run still.
         A function that fails is answered with 502: it was billed, and asking again would only bill it again. One
         whose runtime ended, as when memory ran out, is `lost`: another server may do better. `not_run` is one that
-        could not get its version's files.
+        could not get its version's files, or has loaded another version.
         """
         return await self._called(function, compose_payload(request), timeout_s)
 
@@ -109,8 +107,9 @@ class LambdaOverflow:
 
     def _reply(self, answer: InvocationResponseTypeDef, payload: bytes, took_s: float) -> OverflowReply:
         report = parse_report(answer.get("LogResult", ""))
-        failure = error_type(payload) if answer.get("FunctionError") else ""
+        lost = not_run = False
         if answer.get("FunctionError"):
+            lost, not_run = loss_of(payload)
             reply = failed(f"the function failed: {payload[:200].decode(errors='replace')}")
         else:
             reply = parse_reply(payload)
@@ -118,6 +117,6 @@ class LambdaOverflow:
             reply=reply,
             gib_s=report.gib_s if report else took_s * self._memory_gib,
             cold=report.cold if report else False,
-            lost=failure in PROCESS_ENDED,
-            not_run=failure == NOT_FETCHED,
+            lost=lost,
+            not_run=not_run,
         )

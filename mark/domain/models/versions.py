@@ -15,10 +15,6 @@ from mark.domain.errors import Misconfigured
 from mark.domain.figures import share_words
 from mark.domain.models.canary_evidence import answers_needed, passing_share
 
-VERSION_LETTERS = 12
-"""Hex digits of a version's name: 48 bits, so that two versions of one model never meet."""
-
-
 KEPT_VERSIONS = 5
 """Versions of a model that are kept, the last that were put into the store; those in use are kept in any case."""
 LONGEST_S = 7 * 86_400.0
@@ -29,6 +25,11 @@ MOST_DWELLS = 4
 
 SECOND = "_2"
 """End of the name of a model's second function."""
+
+
+def shown(version: str) -> str:
+    """The part of a version's name that people are shown; programs get all 64 digits."""
+    return version[:12]
 
 
 def functions_of(function: str) -> tuple[str, str]:
@@ -215,7 +216,7 @@ def rollout_sentence(versions: ModelVersions) -> str:
     """The rollout as a sentence: its versions, phase and reason."""
     rollout = versions.rollout
     assert rollout is not None
-    return f"version {rollout.candidate} in place of {rollout.before}, {rollout.words}"
+    return f"version {shown(rollout.candidate)} in place of {shown(rollout.before)}, {rollout.words}"
 
 
 def evidence_sentence(answers: int, target: float) -> str:
@@ -479,7 +480,7 @@ def rollout_notes(versions: ModelVersions, progress: RolloutProgress | None) -> 
     if versions.rollout is None:
         return ()
     told = () if progress is None else progress.sentences
-    return (rollout_sentence(versions), *(f"version {versions.candidate}: {text}" for text in told))
+    return (rollout_sentence(versions), *(f"version {shown(versions.candidate)}: {text}" for text in told))
 
 
 class RolloutVerb(StrEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -135,7 +136,7 @@ class LambdaProcess:
         )
         answer = self._waiting[request] = asyncio.get_running_loop().create_future()
         if self.ended:
-            answer.set_result(_exited())
+            answer.set_result(self._exited(request))
         self._write(asdict(call), payload)
         try:
             return await asyncio.wait_for(answer, spec.timeout_s)
@@ -189,14 +190,20 @@ class LambdaProcess:
                         )
                     )
         except (asyncio.IncompleteReadError, ConnectionResetError):
-            for waiting in self._waiting.values():
+            for request, waiting in self._waiting.items():
                 if not waiting.done():
-                    waiting.set_result(_exited())
+                    waiting.set_result(self._exited(request))
 
-
-def _exited() -> Outcome:
-    document = b'{"errorType": "Runtime.ExitError", "errorMessage": "RequestId: Error: Runtime exited"}'
-    return Outcome(payload=document, failed=True, duration_ms=0.0)
+    def _exited(self, request: str) -> Outcome:
+        """The failure of a call whose process has exited, in Lambda's words."""
+        assert self._process is not None
+        status = self._process.wait()
+        how = f"signal: {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        document = {
+            "errorType": "Runtime.ExitError",
+            "errorMessage": f"RequestId: {request} Error: Runtime exited with error: {how}",
+        }
+        return Outcome(payload=json.dumps(document).encode(), failed=True, duration_ms=0.0)
 
 
 async def _frame(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes]:

@@ -27,6 +27,7 @@ from mark.domain.models.versions import (
     VersionCounts,
     counted_since,
     shadow_sentence,
+    shown,
 )
 from mark.live.backend_specs import backend_spec, check_loads, tensors_of
 from mark.live.local.run_dir import RunFolder
@@ -104,7 +105,7 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     bundle = bundle_of(backend_spec(entry), model, served.model.architectures)
     if bundle.version == versions.stable:
         raise Misconfigured(
-            f"nothing to roll out: {model} is version {bundle.version} as its files are, and that serves"
+            f"nothing to roll out: {model} is version {shown(bundle.version)} as its files are, and that serves"
         )
     if entry.kind == "python":
         with bundle.kept() as copy:
@@ -173,7 +174,9 @@ def abort_rollout(settings: Settings, model: str | None, *, as_json: bool) -> No
     store, versions = _versions(settings, model)
     model, rollout = versions.model, versions.rollout
     if rollout is not None and rollout.phase is RolloutPhase.PROMOTED:
-        raise Misconfigured(f"version {rollout.candidate} of {model} serves since its promotion; {GOING_BACK}")
+        raise Misconfigured(
+            f"version {shown(rollout.candidate)} of {model} serves since its promotion; {GOING_BACK}"
+        )
     rollout = _running(versions)
     candidate = rollout.candidate
     versions = give_command(store, model, RolloutVerb.ABORT)
@@ -181,7 +184,7 @@ def abort_rollout(settings: Settings, model: str | None, *, as_json: bool) -> No
     members = store.membership(model)
     _until(
         lambda: not any(one.version == candidate and one.state is MemberState.READY for one in members.members()),
-        f"instances of version {candidate} still run; they get no requests",
+        f"instances of version {shown(candidate)} still run; they get no requests",
         GONE_S,
     )
     _show(store, versions, as_json=as_json)
@@ -216,7 +219,8 @@ def check_may_start(served: ServedModel, versions: ModelVersions, policy: Canary
         )
     if versions.candidate:
         raise Misconfigured(
-            f"version {versions.candidate} of {name} is being rolled out: `mark rollout promote` or `abort` first"
+            f"version {shown(versions.candidate)} of {name} is being rolled out: "
+            "`mark rollout promote` or `abort` first"
         )
     if served.overflow is not None and not served.function_versions:
         raise Misconfigured(
@@ -251,7 +255,7 @@ def _check_not(phase: RolloutPhase, rollout: Rollout, versions: ModelVersions) -
     if found is not None and found.id == rollout.id and found.phase is phase:
         going_back = f"; {GOING_BACK}" if phase is RolloutPhase.PROMOTED else ""
         raise Misconfigured(
-            f"version {rollout.candidate} was {phase} before the command: {found.reason}{going_back}"
+            f"version {shown(rollout.candidate)} was {phase} before the command: {found.reason}{going_back}"
         )
 
 
@@ -307,9 +311,9 @@ def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> Non
         return
     rollout = versions.rollout
     if rollout is None:
-        show(f"{versions.model}  version {versions.stable}, no rollout")
+        show(f"{versions.model}  version {shown(versions.stable)}, no rollout")
         return
-    show(f"{versions.model}  {rollout.candidate} in place of {rollout.before}, {rollout.words}")
+    show(f"{versions.model}  {shown(rollout.candidate)} in place of {shown(rollout.before)}, {rollout.words}")
     table = make_table(
         texts("version", "role", "share", "answered", "late", "failed", "mean ms", "instance hours", "their USD"),
         gap=2,

@@ -131,6 +131,7 @@ async def _serve_model(
     tags, alone = identity.tags, is_standalone(identity.tags)
     spec = await store.spec(tags[PROFILE_OF if alone else MODEL], tags.get(MODEL_VERSION, ""))
     served = standalone_model(spec.served) if alone else spec.served
+    await _files_of(served, environment)
     launched_as = of_type(tags[OFFERING], imds.get("meta-data/instance-type") or "")
     offering = standalone_offering(served, tags) if alone else served.offering(launched_as)
     rng = stream(spec.seed, f"service times {identity.instance}")

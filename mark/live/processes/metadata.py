@@ -3,8 +3,8 @@
 The agent loads model code, whose user the instance's firewall keeps from the metadata service itself. This
 process runs as another user and answers in its place (AWS_EC2_METADATA_SERVICE_ENDPOINT names it): who the
 instance is, its tags, a spot notice. Where MARK_STORE_URL follows a lease it also says which node leads, and what
-the agent of MARK_SERVICE logs in with there, so that agents need no role of AWS. On a shared instance it fetches
-the versions that its agent names, from MARK_VERSIONS (s3://BUCKET/PREFIX, in MARK_REGION).
+the agent of MARK_SERVICE logs in with there, so that agents need no role of AWS. It fetches the version of the
+instance, and on a shared one those that its agent names, from MARK_VERSIONS (s3://BUCKET/PREFIX, in MARK_REGION).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from threading import Lock
 from typing import IO, cast
 
 from mark.aws.ec2.imds import ENDPOINT, LEADER, PASSWORD, VERSION, Imds
-from mark.aws.ec2.tags import MODEL
+from mark.aws.ec2.tags import MODEL, MODEL_VERSION
 from mark.aws.names import ON_INSTANCES
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.host_spec import SHARED
@@ -85,10 +85,11 @@ def read_from(
         return leader() if leader is not None else None
     if path == PASSWORD:
         return password() if password is not None else None
-    if path.startswith(VERSION):  # an agent alone with its model has its version, and its model shall get no other
-        with _ONE_AT_A_TIME:
-            is_shared = imds.get(f"meta-data/tags/instance/{MODEL}") == SHARED
-        return versions(path.removeprefix(VERSION)) if versions is not None and is_shared else None
+    if path.startswith(VERSION):
+        version = path.removeprefix(VERSION)
+        with _ONE_AT_A_TIME:  # a model that has an instance to itself gets its own files only
+            model, own = (imds.get(f"meta-data/tags/instance/{tag}") for tag in (MODEL, MODEL_VERSION))
+        return versions(version) if versions is not None and (model == SHARED or version == own) else None
     if READABLE.fullmatch(path) is None or ".." in path:
         return None
     with _ONE_AT_A_TIME:

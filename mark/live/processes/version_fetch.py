@@ -7,7 +7,6 @@ told how far it is, and asks again.
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from threading import Lock, Thread
 from typing import IO
 
 from mark.domain.errors import MarkError
-from mark.domain.models.versions import VERSION_LETTERS
+from mark.domain.models.versions import shown
+from mark.plugins.version_hash import NAME, check_unpacked
 
 READY, LOADING = "ready", "loading"
 log = logging.getLogger("mark.metadata")
@@ -39,7 +39,7 @@ class VersionFetch:
 
         None for what is no version's name.
         """
-        if re.fullmatch(f"[0-9a-f]{{{VERSION_LETTERS}}}", version) is None:
+        if NAME.fullmatch(version) is None:
             return None
         with self._lock:
             if (self._folder / version).is_dir():
@@ -52,16 +52,14 @@ class VersionFetch:
             return LOADING
 
     def _fetch(self, version: str) -> None:
-        failed = ""
+        failed, what = "", f"the files of version {shown(version)} cannot be fetched"
         try:
             unpack(self._open, version, self._folder)
         except (MarkError, OSError, tarfile.TarError, EOFError) as error:
-            failed = (
-                f"the files of version {version} cannot be fetched: {getattr(error, 'strerror', None) or error}"
-            )
+            failed = f"{what}: {getattr(error, 'strerror', None) or error}"
             log.error(failed)  # noqa: TRY400 - no fault of ours
         except Exception:
-            failed = f"the files of version {version} cannot be fetched; the log of the metadata process says why"
+            failed = f"{what}; the log of the metadata process says why"
             log.exception("a version cannot be fetched")
         finally:
             with self._lock:
@@ -71,13 +69,14 @@ class VersionFetch:
 
 
 def unpack(open_bundle: Open, version: str, folder: Path) -> None:
-    """Fetch a bundle and unpack it. Errors: MarkError, OSError, TarError."""
+    """Fetch a bundle, unpack it, and check that it is that version. Errors: MarkError, OSError, TarError."""
     draft = folder / f".new-{version}"
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o755)
     try:
         with open_bundle(version) as body, tarfile.open(fileobj=body, mode="r|gz") as packed:
             packed.extractall(draft, filter="data")
+        check_unpacked(draft, version)
         for path in draft.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
         draft.rename(folder / version)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.load.traffic import FailureKind
+from mark.domain.models.versions import shown
 from mark.report.formatting import MISSING, finite, format_count, format_duration, percent, ratio, usd
 from mark.report.live.overview import says_mean
 from mark.report.live.service_status import (
@@ -102,7 +103,7 @@ class FleetRow:
         counts = [*self.states.items(), ("shared", self.shared)]
         words = ", ".join(f"{count} {state}" for state, count in counts if count)
         words = f"{words}; {self.leaving} being taken away" if self.leaving else words
-        versions = ", ".join(f"{count} of version {version}" for version, count in self.versions.items())
+        versions = ", ".join(f"{count} of version {shown(version)}" for version, count in self.versions.items())
         return f"{words}; {versions}" if versions else words
 
 

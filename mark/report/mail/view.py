@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.figures import figure
+from mark.domain.models.versions import shown
 from mark.report.cost.cost_report import CostReport, ModelReport, spend_by_day, spend_by_item
 from mark.report.cost.cost_verdict import nearest_baseline, service_verdict
 from mark.report.formatting import MISSING, format_duration, pays_from, percent
@@ -430,7 +431,7 @@ def _versions(report: CostReport, money: Money) -> Iterable[Section]:
         calls = any(one.lambda_usd is not None for one in model.versions)
         rows = tuple(
             (
-                one.version or "not told apart",
+                shown(one.version) or "not told apart",
                 f"{one.requests:,}",
                 _share_in_time(one.attained),
                 f"{one.instance_hours:,.{2 if one.instance_hours < 100 else 0}f}",

@@ -28,7 +28,7 @@ from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
 from tests.serving.harness import BODY, INFER, LAMBDA, Live, RunningAgent, live, run, served, truth, until
 
-OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+OLD, NEW = "a" * 64, "b" * 64
 STABLE = ModelVersions(model="echo", stable=OLD)
 ROLLOUT = Rollout(id="1", before=OLD, candidate=NEW, began_at=0.0, since=0.0)
 
@@ -143,7 +143,9 @@ def test_a_path_names_a_version_and_an_unknown_one_is_not_found(central: Central
             assert (await running.ask(path_of(NEW))).headers["x-mark-version"] == NEW
             assert (await running.ask(path_of(OLD))).headers["x-mark-version"] == OLD
             assert (await running.ask(path_of("1"))).headers["x-mark-version"] == OLD
-            assert (await running.ask(path_of("cccccccccccc"))).status == 404
+            assert (await running.ask(path_of(NEW[:12]))).headers["x-mark-version"] == NEW
+            for unknown in ("c" * 64, NEW[:11], NEW[:13]):
+                assert (await running.ask(path_of(unknown))).status == 404
 
     run(test())
 
