@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import CfnMapping, CfnParameter, Fn, aws_ec2, aws_iam
+from aws_cdk import CfnParameter, Fn, aws_ec2, aws_iam
 
 from infra.roles import (
     allow,
@@ -17,7 +17,7 @@ from infra.roles import (
     store_secret,
 )
 from infra.stack import ServiceStack, camel, words
-from infra.user_data import PACKED_AWS_CALL, NodeStart, Start, node_script, start_script
+from infra.user_data import NodeStart, Start, node_script, packed, start_script
 from mark.aws.resources import TemplateSpec, tag_list
 from mark.config.rollout import MachineSettings
 from mark.store.users import StoreUser
@@ -82,14 +82,6 @@ def _roles(stack: ServiceStack, *, is_agent: bool) -> tuple[str, ...]:
     return ("agent", "member") if stack.blueprint.lean else ("agent",)
 
 
-def _with_tool_once(stack: ServiceStack, script: str) -> str:
-    """The script; what all scripts of a stack have in common stands in its template once, which may have 51 KB."""
-    found = stack.node.try_find_child("Tools")
-    tools = found or CfnMapping(stack, "Tools", mapping={"aws": {"packed": PACKED_AWS_CALL}})
-    assert isinstance(tools, CfnMapping)
-    return script.replace(PACKED_AWS_CALL, tools.find_in_map("aws", "packed"))
-
-
 def _by_ipv6(group: str) -> dict[str, Any]:
     """The interface of an instance in a subnet that may give public addresses to others."""
     return {
@@ -116,7 +108,7 @@ def make_template(
     script = node_script(start) if isinstance(start, NodeStart) else start_script(start)
     data = {
         "imageId": image,
-        "userData": Fn.base64(_with_tool_once(stack, script)),
+        "userData": Fn.base64(packed(script)),
         "iamInstanceProfile": {"name": profile.ref},
         **({"networkInterfaces": [_by_ipv6(group)]} if ipv6 else {"securityGroupIds": [group]}),
         **camel(template.data(stack.own_tags)),

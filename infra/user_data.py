@@ -29,6 +29,8 @@ itself Docker lets nothing on a tmpfs be executed, and gives 64 MiB to share."""
 """Where a process may write: the rest of its container cannot be changed."""
 TOOLS = "/usr/local/lib/mark"
 """On the machine: `aws`, with the calls of these scripts alone (`aws_call.py`): boots install only Docker."""
+STARTED = "/run/mark-start"
+"""On the machine: the script that its first boot ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +65,25 @@ class Start:
     ipv6: bool = False
 
 
+_FILLED = re.compile(r"\$\{Token\[[^]]+\]\}")
+"""What CDK writes where CloudFormation fills something in."""
+
+
+def packed(script: str) -> str:
+    """User data that unpacks a script and runs it: EC2 takes 16 KiB, and a node's script is longer.
+
+    What CloudFormation fills in stays outside, and the machine puts it in its places.
+    """
+    places: dict[str, str] = {}
+    fixed = _FILLED.sub(lambda found: places.setdefault(found[0], f"@@{len(places)}@@"), script)
+    blob = base64.b64encode(gzip.compress(fixed.encode(), mtime=0)).decode()
+    puts = "".join(f" -e 's|{place}|{value}|g'" for value, place in places.items())
+    runs = f"base64 -d <<< {blob} | gunzip | sed{puts or ' -n p'} > {STARTED}\nbash {STARTED}\n"
+    return f"#!/bin/bash\nset -euo pipefail\n{runs}"
+
+
 def start_script(start: Start) -> str:
-    """The user data: a script that runs once, at the first boot; the units run at every boot."""
+    """A script that runs once, at the first boot; the units run at every boot."""
     variables = {**start.environment, "HOME": SCRATCH, "TMPDIR": SCRATCH, "MARK_CACHE": f"{SCRATCH}/mark"}
     if start.runs_models:
         variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = METADATA
@@ -135,7 +154,7 @@ MODULES = {
 
 
 def node_script(node: NodeStart) -> str:
-    """The user data of a node."""
+    """The script of a node's first boot."""
     variables = {
         **node.environment,
         "MARK_TLS_CERTIFICATE": f"{TLS_FILES}/certificate.pem",
@@ -309,8 +328,6 @@ def _terse(source: Path) -> str:
 
 
 _AWS_CALL = f"#!/usr/bin/python3\n{_terse(Path(__file__).with_name('aws_call.py'))}"
-PACKED_AWS_CALL = base64.b64encode(gzip.compress(_AWS_CALL.encode(), mtime=0)).decode()
-"""In half of the room: EC2 takes 16 KiB of user data."""
 _HEAD = f"""#!/bin/bash
 set -euo pipefail
 # from Amazon Linux's repository, which is in S3
@@ -318,9 +335,7 @@ until command -v docker > /dev/null || dnf install -y -q docker; do sleep 5; don
 systemctl enable --now --no-block docker.service
 systemctl disable --now --no-block ecs.service || true  # the machine image's own container agent
 install -d -m 700 /etc/mark {TOOLS}
-install -m 700 /dev/null {TOOLS}/aws
-base64 -d <<< {PACKED_AWS_CALL} | gunzip > {TOOLS}/aws
-"""
+{_file(f"{TOOLS}/aws", _AWS_CALL, mode="700")}"""
 
 
 def _signal(region: str, answers: str, stack: str, group: str, *, ready: str = "") -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -10,7 +13,6 @@ from typing import Any
 import pytest
 
 from infra.app import what_is_missing
-from infra.user_data import PACKED_AWS_CALL
 from mark.config.settings import Settings
 from mark.deployment.synth import Synthesis, synthesise
 from mark.deployment.trial import trial_settings
@@ -162,6 +164,15 @@ def of_type(template: Template, kind: str) -> dict[str, dict[str, Any]]:
     return {name: resource.get("Properties", {}) for name, resource in found if resource["Type"] == kind}
 
 
+def unpacked(user_data: str) -> str:
+    """The script that a machine runs from its user data, which is a small one that unpacks it."""
+    blob, puts = re.findall(r"<<< (\S+) \| gunzip \| sed(.*) > ", user_data)[0]
+    script = gzip.decompress(base64.b64decode(blob)).decode()
+    for place, value in re.findall(r"-e 's\|(@@\d+@@)\|([^|]*)\|g'", puts):
+        script = script.replace(place, value)
+    return script
+
+
 KNOWN = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT}
 
 
@@ -177,12 +188,10 @@ def plain(value: Any) -> Any:
     )
 
 
-MAPPED = {("Tools", "aws", "packed"): PACKED_AWS_CALL}
 FUNCTIONS = {
     "Fn::Join": lambda value: value[0].join(str(plain(part)) for part in value[1]),
     "Ref": lambda value: KNOWN.get(value, f"<{value}>"),
     "Fn::GetAtt": lambda value: f"<{'.'.join(value)}>",
     "Fn::ImportValue": lambda value: f"<{value}>",
-    "Fn::Base64": plain,
-    "Fn::FindInMap": lambda value: MAPPED[tuple(value)],
+    "Fn::Base64": lambda value: unpacked(plain(value)),
 }
