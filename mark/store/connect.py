@@ -20,7 +20,7 @@ import redis.asyncio
 import redis.asyncio.cluster
 import redis.asyncio.retry
 from redis.backoff import ConstantBackoff
-from redis.exceptions import NoScriptError, RedisClusterException, RedisError
+from redis.exceptions import NoPermissionError, NoScriptError, RedisClusterException, RedisError
 from redis.retry import Retry
 
 from mark.domain.errors import Misconfigured, RetryLater
@@ -41,6 +41,8 @@ FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 CHOICES = {"ssl_cert_reqs": ("required", "optional", "none"), "ssl_check_hostname": ("true", "false")}
 PARAMETERS = ("db", *FILES, *CHOICES)
 """Options in a URL's query; redis-py's names."""
+BUSY = "BUSY "
+"""Begin of the answer to everything while a script runs for seconds."""
 _FAILURES = (RedisError, RedisClusterException, OSError, TimeoutError)
 
 
@@ -120,6 +122,8 @@ class Link:
                 return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
             except NoScriptError:
                 return client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+        except NoPermissionError as error:
+            raise self._later(_untold(error)) from error
         except _FAILURES as error:
             raise self._later(error) from error
 
@@ -141,6 +145,9 @@ class Link:
         return self._server.open()
 
     def _later(self, error: Exception) -> RetryLater:
+        if str(error).startswith(BUSY):  # no script of ours takes so long: end it, as far as our user may
+            with suppress(*_FAILURES):
+                self._server.open().execute_command("SCRIPT KILL")
         self._server.failed()
         return _later(self._shown, error)
 
@@ -167,6 +174,8 @@ class AsyncLink:
                 return await client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
             except NoScriptError:
                 return await client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+        except NoPermissionError as error:
+            raise self._later(_untold(error)) from error
         except _FAILURES as error:
             raise self._later(error) from error
 
@@ -288,6 +297,13 @@ def _refused(url: str, why: str) -> Misconfigured:
     except ValueError:
         shown = "it"
     return Misconfigured(f"the store's URL is wrong: {shown}: {why}")
+
+
+def _untold(error: NoPermissionError) -> Exception:
+    """What a user hears who may not send a script that the store does not know."""
+    if "'eval'" not in str(error):
+        return error
+    return RedisError("it does not know our scripts yet; a controller tells it")
 
 
 def _later(shown: str, error: Exception) -> RetryLater:

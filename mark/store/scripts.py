@@ -350,6 +350,22 @@ redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
 return 1
 """)
 
+ONCE = Script(
+    _NOW
+    + """
+-- KEYS: what was done, a set of `DEADLINE NAME VALUE`, as no key that its user reads is one. ARGV: a name, for how
+-- many ms it is kept, 1 where nothing of it may be there, its value. Whether it was kept.
+for _, known in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+  local deadline, name = string.match(known, '^(%d+) (%S+) ')
+  local is_over = tonumber(deadline) <= now
+  if name == ARGV[1] and ARGV[3] == '1' and not is_over then return 0 end
+  if name == ARGV[1] or is_over then redis.call('SREM', KEYS[1], known) end
+end
+redis.call('SADD', KEYS[1], string.format('%d', now + tonumber(ARGV[2])) .. ' ' .. ARGV[1] .. ' ' .. ARGV[4])
+return 1
+"""
+)
+
 SWAP = Script("""
 -- KEYS: a value. ARGV: what it was when it was read, empty for none; what it is to be. Whether it is that now.
 local kept = redis.call('GET', KEYS[1]) or ''

@@ -40,6 +40,7 @@ from mark.store.traffic import (
     traffic_totals,
     version_counts,
 )
+from mark.store.users import UNSENT
 
 _log = logging.getLogger(__name__)
 
@@ -316,13 +317,22 @@ class ServiceStore:
         LeaseLost where a later holder was here. Where the store keeps the lease itself there is nothing to do.
         """
         if self._tail is None:
+            self.keep_scripts()
             return
         self._link.relocate()  # the node that led may still answer
         if not self._link.run(FENCE, (self._keys.of("epoch"),), (lease.epoch,)):
             raise LeaseLost(f"{lease.holder} no longer holds the lease (epoch {lease.epoch})")
+        self.keep_scripts()
         self.clients.restore_copy()
         for model in models:
             restore_journal(self._link, self._keys, model, lease=lease, tail=self._tail)
+
+    def keep_scripts(self) -> None:
+        """Have the store know the scripts of those who may not send any: it forgets them when it starts again."""
+        known = self._link.call("SCRIPT EXISTS", *(script.sha for script in UNSENT))
+        for script, is_known in zip(UNSENT, known, strict=True):
+            if not is_known:
+                self._link.call("SCRIPT LOAD", script.text)
 
     def journal_segments(self, model: str) -> range:
         """The numbers of the journal's segments that are kept."""

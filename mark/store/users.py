@@ -23,6 +23,7 @@ from mark.store.scripts import (
     LEAVE_PEERS,
     LEDGER,
     MEMBERS,
+    ONCE,
     PEERS,
     REPORT,
     TRAFFIC,
@@ -49,17 +50,22 @@ class StoreUser(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Access of one user. `keys`: kinds of the service's keys, `NAME:*` those of each model. None: no key."""
+    """Access of one user. `keys`: kinds of the service's keys, `NAME:*` those of each model. None: no key.
+
+    `sends_scripts`: it may run any text as a script, and so stop the store. Others run what controllers loaded.
+    """
 
     keys: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     scripts: tuple[Script, ...] = ()
+    sends_scripts: bool = False
 
     @property
     def commands(self) -> tuple[str, ...]:
         """All commands, those within scripts included, in lower case and order."""
         within = {name for script in self.scripts for name in script.commands}
-        return tuple(sorted({*self.calls, *within, *(("eval", "evalsha") if self.scripts else ())}))
+        runs = ("evalsha", *(("eval",) if self.sends_scripts else ())) if self.scripts else ()
+        return tuple(sorted({*self.calls, *within, *runs}))
 
 
 _MEMBERS = ("members", "seen", "version", "heard-at", "digests")
@@ -79,22 +85,25 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
             ),
             calls=("get", "hvals", "zscore"),
             scripts=(LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION, WALL),
+            sends_scripts=True,
         ),
         StoreUser.REPORT: Access(
             keys=(
                 "clock", "spec", "gateways", "traffic:*", "latency:*", "gauges:*", "ledger:*", "rollup:*",
-                "journal:*", "status:*", "once:*",
+                "journal:*", "status:*", "once",
             ),
-            calls=("del", "get", "hmget", "set", "xrange"),
-            scripts=(LEDGER, TRAFFIC),
+            calls=("get", "hmget", "smembers", "srem", "xrange"),
+            scripts=(LEDGER, ONCE, TRAFFIC),
         ),
         StoreUser.CONTROLLER: Access(
             keys=("*",),
             calls=(
-                "del", "eval", "evalsha", "exists", "expire", "get", "hdel", "hget", "hgetall", "hincrby",
-                "hincrbyfloat", "hkeys", "hlen", "hmget", "hset", "hvals", "incr", "llen", "lrange", "lrem",
-                "ltrim", "persist", "rpush", "sadd", "set", "setnx", "sismember", "smembers", "srem", "time",
-                "type", "xadd", "xdel", "xlen", "xrange", "xrevrange", "zadd", "zrangebyscore", "zrem", "zscore",
+                "del", "eval", "evalsha", "exists", "expire", "get", "hdel", "hget", "hgetall",
+                "hincrby", "hincrbyfloat", "hkeys", "hlen", "hmget", "hset", "hvals", "incr",
+                "llen", "lrange", "lrem", "ltrim", "persist", "rpush", "sadd", "script|exists",
+                "script|kill", "script|load", "set", "setnx", "sismember", "smembers", "srem",
+                "time", "type", "xadd", "xdel", "xlen", "xrange", "xrevrange", "zadd",
+                "zrangebyscore", "zrem", "zscore",
             ),
         ),
         StoreUser.NODE: Access(
@@ -104,6 +113,8 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
     }
 )  # fmt: skip
 """Rights of each user; it has no other. None publishes or subscribes: there are no channels."""
+UNSENT = tuple({script for access in ACCESSES.values() if not access.sends_scripts for script in access.scripts})
+"""Scripts of those who may not send any: controllers load them."""
 PROCESSES = (StoreUser.AGENT, StoreUser.CONTROLLER, StoreUser.GATEWAY, StoreUser.REPORT)
 """Users that are a role's, each with a password of its own."""
 NOBODY = "reset on nopass +ping"

@@ -146,7 +146,7 @@ def is_billed(live: Rig, *versions: str) -> None:
     assert sum(one["lambda_usd"] for one in told) == pytest.approx(usd["lambda"], rel=1e-3)
     text = live.mark("report", "--policy", "none", "--name", live.name).out
     assert "BY VERSION, USD" in text
-    assert all(version in text for version in versions)
+    assert all(version[:12] in text for version in versions)
 
 
 def hasten(live: Rig) -> None:

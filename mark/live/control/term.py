@@ -97,6 +97,7 @@ class Term:
     def _keep_lease(self) -> None:
         while not self._over.wait(self._store.leases.times.renew_s):
             self._store.leases.renew(self._lease)
+            self._store.keep_scripts()
 
     def _start(self, run: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=self._guarded, args=(run,), daemon=True)
