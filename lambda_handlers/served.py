@@ -65,6 +65,7 @@ def served_model(version: str = "", *, warms_up: bool = False) -> Served:
         version = ""
     with _loading:
         if _served and version not in _served:
+            log.warning("this process has loaded version %r and ends: a call names %r", *_served, version)
             os._exit(HOLDS_ANOTHER)  # at once: nothing that a model registered for an exit may hold it up
         if version not in _served:
             _served[version] = load(version)
