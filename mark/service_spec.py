@@ -67,6 +67,12 @@ class ServedModel:
     central: CentralPolicy | None = None
 
     @property
+    def has_central_queue(self) -> bool:
+        """True where gateways keep the requests until an instance is idle."""
+        serving = self.variant_serving
+        return self.central is not None or (serving is not None and serving.dispatch.is_central)
+
+    @property
     def name(self) -> str:
         """The model's name, which is also the name of its SageMaker endpoint."""
         return self.model.name

@@ -261,8 +261,8 @@ class Settings(Part):
         None,
         description="Replaces the policies' rule that routes requests; for a model with variants also the "
         "rule that chooses them: slackfit (the default), slackfit-published, maxbatch, maxacc, fixed:VARIANT, "
-        "qos-fixed, qos-heuristic or qos-rl; in a replay also central: before one of the first five "
-        "(docs/papers.md). A live service "
+        "qos-fixed, qos-heuristic or qos-rl; central: before one of the first five keeps one queue for all "
+        "instances (docs/papers.md). A live service "
         "also knows the rules of a central queue: kairos, fcfs, clockwork or drs:SIZE (docs/papers.md).",
     )
     qos_policy: Path | None = Field(

@@ -1,7 +1,7 @@
 """Registry of dispatch rules: their names, and when each binds a request to an instance.
 
 Early: when it arrives (`routing.py`), also where each instance then chooses a variant (`variants.py`). Central:
-once an instance is idle (`central/decisions.py`; for variants `simulator/engine/kernel_deadlines.py`).
+once an instance is idle (`central/decisions.py`; for variants `central/deadlines.py`).
 """
 
 from __future__ import annotations

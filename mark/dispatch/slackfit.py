@@ -42,6 +42,10 @@ Chosen, like SHORT_QUEUE, on bursty loads of other rates and seeds than those th
 """
 
 
+TURN = 0.5
+"""Share of the time-out after which who is late already waits for nobody."""
+
+
 class VariantRule(StrEnum):
     """Rules that choose a batch and a variant.
 
@@ -122,13 +126,43 @@ def choose_shared(
     if not shared.weighs:
         return choose(kind, slack_s, queued, shared.choices)
     most = shared.fastest_s.shape[1] - 1
-    full_s = shared.expected_s[kind, most]  # of many batches, whose times even out
-    slack_s -= full_s * max(0, queued - most) / (most * instances)
+    full_s = shared.expected_s[kind, most]
+    slack_s -= _drained_s(kind, queued, instances, shared)
     if next_idle_s > shared.horizon_s - full_s:
         slack_s = min(slack_s, shared.horizon_s - full_s)
     if slack_s < shared.fastest_s[kind, min(queued, most)]:
         return most, shared.fastest[kind]
     return choose(kind, slack_s, queued, shared.choices if next_idle_s <= 0.0 else shared.alone)
+
+
+def held_go_first(
+    kind: int, slack_s: float, queued: int, held: int, waited: float, instances: int, shared: Shared
+) -> bool:
+    """True where an idle instance is to answer those that are late already before the most urgent.
+
+    They go in a batch of the fastest variant, while the most urgent still has the time for one after it; and, once
+    the oldest has waited for half of the time-out, whatever that costs. Busy instances are seldom idle: without a
+    turn, what is late would wait until nobody waits for it.
+
+    waited: by the oldest of them, as a share of the time-out.
+    """
+    if held == 0 or queued == 0 or waited >= TURN:
+        return held > 0
+    most = shared.fastest_s.shape[1] - 1
+    spare_s = slack_s - _drained_s(kind, queued, instances, shared) - shared.fastest_s[kind, min(held, most)]
+    return bool(spare_s >= shared.fastest_s[kind, min(queued, most)])
+
+
+def _drained_s(kind: int, queued: int, instances: int, shared: Shared) -> float:
+    """Seconds in which all instances drain what is behind a full batch; as many batches' times even out."""
+    most = shared.fastest_s.shape[1] - 1
+    return float(shared.expected_s[kind, most] * max(0, queued - most) / (most * instances))
+
+
+def needed_s(kind: int, queued: int, shared: Shared) -> float:
+    """The least that an instance takes to answer the most urgent, with as many others as it should take along."""
+    items = min(queued, shared.expected_s.shape[1] - 1) if shared.weighs else 1
+    return float(shared.expected_s[kind, items])
 
 
 def choose_waiting(
@@ -218,16 +252,18 @@ def share(
 
     expected_s: as `latency_s`, without what a choice allows for noise.
     """
-    if rule is not VariantRule.SLACKFIT:
-        return plainly(choices)
-    slacks = choices.batch.shape[1] - 1
-    alone = build_choices(VariantRule.MAXBATCH, latency_s, horizon_s=horizon_s, floor=floor, slacks=slacks)
-    fastest = floor + latency_s[:, floor:, -1].argmin(axis=1)
+    weighs = rule is VariantRule.SLACKFIT
+    alone, fastest = choices, floor + latency_s[:, floor:, -1].argmin(axis=1)
+    if weighs:
+        slacks = choices.batch.shape[1] - 1
+        alone = build_choices(VariantRule.MAXBATCH, latency_s, horizon_s=horizon_s, floor=floor, slacks=slacks)
+    elif rule in OF_ONE:
+        fastest = choices.variant[:, 0, 1]
     planned_s, mean_s = (
         np.ascontiguousarray(np.take_along_axis(times_s, fastest[:, None, None], axis=1)[:, 0])
         for times_s in (latency_s, expected_s)
     )
-    return Shared(choices, alone, fastest, planned_s, mean_s, horizon_s, True)
+    return Shared(choices, alone, fastest, planned_s, mean_s, horizon_s, weighs)
 
 
 def full_batch(row_s: Floats, horizon_s: float) -> int:

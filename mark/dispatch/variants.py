@@ -7,8 +7,9 @@ accurately where there is no slack.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,27 @@ from mark.domain.models.variants import VariantTable
 
 FIXED_PREFIX = f"{VariantRule.FIXED}:"
 CENTRAL_PREFIX = "central:"
+
+
+class Waiting(NamedTuple):
+    """A request that waits: its deadline, the least variant that may answer it, and whether no other one may."""
+
+    deadline_at: float
+    floor: int = 0
+    is_pinned: bool = False
+
+
+def answered_together(batch: Sequence[Waiting], number: int) -> tuple[int, int]:
+    """How many of a batch, from its first on, one variant may answer, and which: `number` unless forbidden."""
+    pinned: int | None = None
+    least = 0
+    for place, (_, floor, is_pinned) in enumerate(batch):
+        if (pinned is not None and floor > pinned) or (is_pinned and floor < least):
+            batch = batch[:place]
+            break
+        pinned = floor if is_pinned else pinned
+        least = max(least, floor)
+    return len(batch), max(number, least) if pinned is None else pinned
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,8 +189,13 @@ def _make(settings: Settings, entry: ServedSettings, service: str, known: Mappin
     central = chosen_central(settings, overflows=overflow is not None)
     if central is not None and bundle.variants is not None:
         raise Misconfigured(
-            f"{entry.model} has variants, which a central queue does not choose yet: let dispatch name one that "
-            f"chooses them or that routes ({', '.join(Routing)})"
+            f"{entry.model} has variants, which {central.rule} does not choose: let dispatch name a rule that "
+            f"chooses them or one that routes ({', '.join(Routing)})"
+        )
+    if overflow is not None and bundle.variants is not None and bundle.variants.dispatch.is_central:
+        raise Misconfigured(
+            f"{entry.model}: Lambda answers nothing that waits in one queue for all instances, as "
+            f"{bundle.variants.dispatch} has: leave it out with offerings: {{overflow: false}}"
         )
     _check_streams(entry, controller.slo, central is not None, bundle.variants is not None)
     if overflow is not None and has_packages(entry.backend):
@@ -245,10 +250,6 @@ def _check_streams(entry: ServedSettings, slo: Slo, has_queue: bool, has_variant
 def _wishes(settings: Settings, entry: ServedSettings) -> VariantWishes | None:
     """Wishes for the model's variants; None for a backend that has one. Errors: Misconfigured."""
     wishes, backend = chosen_variants(settings), entry.backend
-    if wishes.dispatch is not None and wishes.dispatch.is_central:
-        raise Misconfigured(
-            f"the dispatch rule {wishes.dispatch} is for replays (mark simulate): leave out central: here"
-        )
     if backend.kind == "emulated" or (backend.kind == "python" and can_switch(backend)):
         return replace(wishes, read_policy=policy_reader(settings))
     if wishes != VariantWishes():

@@ -119,7 +119,7 @@ def runs_in_function(bundle: VersionBundle) -> bool:
 
 def has_function_versions(served: ServedModel, bundle: VersionBundle) -> bool:
     """True where the model's functions answer as the version that a call names."""
-    return served.overflow is not None and served.central is None and runs_in_function(bundle)
+    return served.overflow is not None and not served.has_central_queue and runs_in_function(bundle)
 
 
 def upload(aws: Aws, bucket: str, bundle: VersionBundle) -> bool:

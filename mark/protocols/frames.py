@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from mark.domain.errors import MarkError
 
-VERSION = 4
+VERSION = 5
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 _HEAD = struct.Struct("<IBQ")
@@ -61,7 +61,7 @@ LONGEST_S = 1e9
 
 
 class Kind(IntEnum):
-    """Frame types. HELLO, CANCEL, CREDIT, requests: gateway to agent; the others: agent to gateway."""
+    """Frame types. HELLO, CANCEL, CREDIT, BEGIN, requests: gateway to agent; the others: agent to gateway."""
 
     HELLO = 1
     REQUEST = 2
@@ -78,6 +78,7 @@ class Kind(IntEnum):
     STREAM_PART = 13
     STREAM_END = 14
     CREDIT = 15
+    BEGIN = 16
 
 
 class FrameError(MarkError):
@@ -85,9 +86,7 @@ class FrameError(MarkError):
 
 
 class RequestDetails(NamedTuple):
-    """Further fields of a request. All but `size`, `accuracy_floor`, `variant` and `client` are reserved.
-
-    Nothing fills or reads those.
+    """Further fields of a request. `model_version`, `chunk` and `last` are reserved: nothing fills or reads them.
 
     The deadline is no detail: each request has it (`left_us`).
     """
@@ -101,7 +100,7 @@ class RequestDetails(NamedTuple):
     model_version: bytes = b""
     #: client or tenant on whose account it runs
     client: bytes = b""
-    #: batch that a central queue put it in; 0 where the agent forms batches
+    #: batch that a central queue put it in, which a Begin completes; 0 where the agent forms batches
     batch_id: int = 0
     #: place in a stream of chunks
     chunk: int = 0
@@ -209,6 +208,13 @@ class Cancel(NamedTuple):
     id: int
 
 
+class Begin(NamedTuple):
+    """All requests of a batch have come: this variant answers them together."""
+
+    id: int
+    variant: bytes
+
+
 class Goodbye(NamedTuple):
     """The agent's last frame; every request was answered."""
 
@@ -244,10 +250,12 @@ class Credit(NamedTuple):
 
 Frame = (
     Request | Response | Bounced | State | Challenge | Hello | Welcome | Cancel | Goodbye
-    | StreamHead | StreamPart | StreamEnd | Credit
+    | StreamHead | StreamPart | StreamEnd | Credit | Begin
 )  # fmt: skip
-Control = State | Bounced | Challenge | Hello | Welcome | Cancel | Goodbye
+Control = State | Bounced | Challenge | Hello | Welcome | Cancel | Goodbye | Begin
 
+_OF_BYTES = {StreamPart: Kind.STREAM_PART, StreamEnd: Kind.STREAM_END, Begin: Kind.BEGIN}
+"""Frames of an id and bytes."""
 _FORCED = 1 << 7
 _make = tuple.__new__
 """On the hot path a NamedTuple of all its fields, without the call through its own `__new__`."""
@@ -285,13 +293,11 @@ def _plain(frame: Control | StreamHead | StreamPart | StreamEnd | Credit) -> tup
             kind, id_ = Kind.CANCEL, frame.id
         case Goodbye():
             kind = Kind.GOODBYE
-        case StreamPart(id_, body):
-            kind = Kind.STREAM_PART
+        case StreamPart(id_, body) | StreamEnd(id_, body) | Begin(id_, body):
+            kind = _OF_BYTES[type(frame)]
         case StreamHead(id_, status, content_type):
             kind = Kind.STREAM_HEAD
             body = _STREAM_HEAD.pack(status, len(content_type)) + content_type
-        case StreamEnd(id_, body):
-            kind = Kind.STREAM_END
         case Credit(id_, size):
             kind, body = Kind.CREDIT, _CREDIT.pack(size)
     return kind, id_, body
@@ -334,12 +340,12 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
 
 
 def with_details(
-    plain: bytes, size: int, accuracy_floor: float, client: bytes = b"", variant: bytes = b""
+    plain: bytes, size: int, accuracy_floor: float, client: bytes = b"", variant: bytes = b"", batch_id: int = 0
 ) -> bytes:
-    """The bytes of a plain request's frame with its size in items, accuracy floor, client and variant."""
-    if size == 1 and not accuracy_floor and not client and not variant:
+    """The bytes of a plain request's frame with its size in items, accuracy floor, client, variant and batch."""
+    details = RequestDetails(size, accuracy_floor, variant, client=client, batch_id=batch_id)
+    if details == PLAIN_REQUEST:
         return plain
-    details = RequestDetails(size=size, accuracy_floor=accuracy_floor, client=client, variant=variant)
     return _detailed(plain, _request_details(details))
 
 
@@ -569,6 +575,8 @@ def _decode_response_details(data: bytes, at: int, stop: int) -> ResponseDetails
 
 
 def _decode_stream(kind: int, id_: int, data: bytes, at: int, stop: int) -> Frame:
+    if kind == Kind.BEGIN:
+        return Begin(id_, data[at:stop])
     if kind == Kind.STREAM_PART:
         return StreamPart(id_, data[at:stop])
     if kind == Kind.STREAM_END:

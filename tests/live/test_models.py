@@ -180,8 +180,10 @@ def test_a_rule_that_weighs_quality_serves_live_and_the_learned_one_needs_its_fi
         make_live_models(Settings.model_validate({**settings, "qos_policy": tmp_path / "none.npz"}))
 
 
-def test_a_central_queue_refuses_a_model_with_variants() -> None:
-    with pytest.raises(Misconfigured, match="which a central queue does not choose yet"):
+def test_one_queue_for_variants_has_a_rule_that_chooses_them() -> None:
+    assert supernet_served(dispatch="central:slackfit").has_central_queue
+    assert not supernet_served().has_central_queue
+    with pytest.raises(Misconfigured, match="which kairos does not choose"):
         supernet_served(dispatch="kairos")
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mark.protocols.frames import (
     HEAD_BYTES,
     VERSION,
+    Begin,
     Bounced,
     Cancel,
     Challenge,
@@ -101,6 +102,7 @@ frames = st.one_of(
     st.builds(StreamPart, ids, st.binary(max_size=80)),
     st.builds(StreamEnd, ids, st.binary(max_size=80)),
     st.builds(Credit, ids, counts),
+    st.builds(Begin, ids, st.binary(max_size=20)),
 )
 
 

@@ -34,7 +34,7 @@ from mark.serving.agent.variants import AgentVariants, Waiting
 from mark.simulator.engine import arrays, kernel
 from mark.store.codec import SPEC
 from tests.serving.gateway.test_peers import pair
-from tests.serving.harness import BODY, INFER, INPUTS, Live, live, run, served, until
+from tests.serving.harness import BODY, INFER, INPUTS, Live, RunningAgent, live, run, served, until
 
 TYPE = "c5.large"
 HORIZON_S = 0.5
@@ -52,6 +52,7 @@ SERVING = VariantServing(
     table=TABLE, dispatch=VariantDispatch(), floor=0, max_batch={TYPE: 8, "c5.xlarge": 8},
     late={TYPE: 1.2, "c5.xlarge": 1.0},
 )  # fmt: skip
+CENTRAL = replace(SERVING, dispatch=VariantDispatch(is_central=True))
 CHOOSERS = {
     rule: AgentVariants(replace(SERVING, dispatch=VariantDispatch(rule)), TYPE, horizon_s=HORIZON_S)
     for rule in (VariantRule.SLACKFIT, VariantRule.MAXACC, VariantRule.MAXBATCH)
@@ -215,9 +216,10 @@ def test_the_store_keeps_what_agents_choose_from() -> None:
     assert SPEC.decode(SPEC.encode(spec)) == spec
 
 
-def test_answers_name_their_variant_and_gateways_count_it() -> None:
+@pytest.mark.parametrize("serving", [SERVING, CENTRAL])
+def test_answers_name_their_variant_and_gateways_count_it(serving: VariantServing) -> None:
     async def test() -> None:
-        async with live(served(latency_s=HORIZON_S, variant_serving=SERVING)) as running:
+        async with live(served(latency_s=HORIZON_S, variant_serving=serving)) as running:
             reply = await running.ask()
             assert (reply.status, reply.headers["x-mark-variant"]) == (200, "large")
             assert running.agents["i-0"].backend.variants == ["large"]
@@ -267,6 +269,47 @@ def test_a_surge_lowers_accuracy_and_floors_are_kept() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_one_queue_hands_idle_agents_whole_batches_and_a_lost_one_costs_no_answer(size: int) -> None:
+    """size: bytes of a body; many do not come in one piece."""
+    body = BODY[:-1] + b" " * size + b"}"
+
+    async def test() -> None:
+        model = served(latency_s=200 * HORIZON_S, variant_serving=CENTRAL)
+        async with live(model, agents=2) as running:
+            await running.until_metric('mark_gateway_own_agents{model="echo"}', 2)
+            agents = list(running.agents.values())
+            for agent in agents:
+                agent.backend.free.clear()
+            clients = [await running.client() for _ in range(18)]
+
+            for count, client in enumerate(clients[:2], 1):
+                client.send(INFER, body)
+                await until(lambda count=count: _batches(agents, count))  # type: ignore[misc]
+            for client in clients[2:]:
+                client.send(INFER, body, x_mark_accuracy_floor="0.75")
+            await running.until_metric('mark_gateway_waiting{model="echo"}', 16)
+            lost, other = agents
+            lost.task.cancel()
+            await running.until_agents(1)
+            await running.until_metric('mark_gateway_waiting{model="echo"}', 17)
+            other.backend.free.set()
+            replies = [await client.read() for client in clients]
+            assert {reply.status for reply in replies} == {200}
+            assert {reply.headers["x-mark-variant"] for reply in replies[2:]} <= {"middle", "large"}
+            assert sum(other.backend.batches) == 18
+            assert max(other.backend.batches) == 8
+            formed = await running.metric('mark_gateway_batches_total{model="echo"}')
+            assert formed == len(other.backend.batches) + 1
+            running.agents.pop(lost.instance)
+
+    run(test())
+
+
+async def _batches(agents: list[RunningAgent], count: int) -> bool:
+    return sum(len(agent.backend.batches) for agent in agents) == count
+
+
 async def _waiting(running: Live, count: int) -> bool:
     page = await running.metric('mark_gateway_in_flight{model="echo"}')
     return page == count + 1
@@ -306,11 +349,12 @@ def test_impossible_floors_are_refused() -> None:
     run(test())
 
 
-def test_a_request_names_its_variant() -> None:
+@pytest.mark.parametrize("serving", [SERVING, CENTRAL])
+def test_a_request_names_its_variant(serving: VariantServing) -> None:
     body = json.dumps({**oip.example_body(INPUTS), "parameters": {"accuracy_floor": 0.8}}).encode()
 
     async def test() -> None:
-        async with live(served(latency_s=HORIZON_S, variant_serving=SERVING)) as running:
+        async with live(served(latency_s=HORIZON_S, variant_serving=serving)) as running:
             for name in ("small", "large", "middle"):
                 reply = await running.ask(x_mark_variant=name)
                 assert (reply.status, reply.headers["x-mark-variant"]) == (200, name)

@@ -43,7 +43,7 @@ def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
     ("frame", "reason"),
     [
         (request(1, forced=True, body=b""), "a Request came before a Hello"),
-        (Hello(2), "the gateway uses frame version 2, this agent 4"),
+        (Hello(2), "the gateway uses frame version 2, this agent 5"),
     ],
     ids=["a request", "another version"],
 )

@@ -212,6 +212,16 @@ def test_what_nobody_answers_in_time_makes_nobody_else_late_and_is_answered_wher
     assert 0 < seconds.answered[0] - (0 if late is Late.SHED else seconds.missed[0]) < 100
 
 
+def test_what_is_late_has_a_turn_before_the_time_out_though_no_instance_is_ever_idle(kernel: Kernel):
+    """A crowd of 200 at once, and then as many as one instance answers in full batches."""
+    made = pool(
+        kernel, np.concatenate((np.zeros(200), np.arange(0.0, 90.0, 0.0078))), 1, late=Late.SERVE, until_s=90.0
+    )
+    made.run_until(90.0)
+    assert made.served().shed == 0
+    assert made.seconds().missed.sum() < 600
+
+
 def test_a_request_whose_instance_is_lost_joins_the_one_queue_again(kernel: Kernel):
     made = pool(kernel, np.array([0.0, 0.01, 0.02]), 1)
     made.run_until(0.015)

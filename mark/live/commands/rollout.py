@@ -233,7 +233,7 @@ def _one_version(served: ServedModel) -> str:
     """Why the functions of a model answer as the version that they were made with, and no other."""
     if served.backend.kind != "python":
         return f"its backend is {served.backend.kind}, and only Python code is brought into a function"
-    if served.central is not None:
+    if served.has_central_queue:
         return "it has a central queue"
     return (
         f"its files take more than {MOST_IN_FUNCTION_MIB} MiB, or rollout.functions.provisioned loads them before "

@@ -123,5 +123,5 @@ def front_of(store: EntryStore, models: Sequence[LiveModel], *, is_steered: bool
 
     Gateways that keep central queues share instances equally, so requests come in evenly there.
     """
-    steered = is_steered and all(one.served.central is None for one in models)
+    steered = is_steered and not any(one.served.has_central_queue for one in models)
     return LiveFront(store, {one.name: one.served.crossing_usd for one in models}, is_steered=steered)

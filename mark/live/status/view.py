@@ -253,7 +253,7 @@ class LiveView:
             cost_usd=cost,
             usd_per_hour=_usd_per_hour(hourly),
             usd_per_hour_by=hourly,
-            gateways=self._shares(served, members) if served.central is not None else (),
+            gateways=self._shares(served, members) if served.has_central_queue else (),
             plan=known.plan,
             pool=known.pool,
             decisions=known.decisions,

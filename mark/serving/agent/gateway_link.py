@@ -12,6 +12,7 @@ from mark.domain.errors import Misconfigured
 from mark.ports import InferReply, InferRequest
 from mark.protocols.frames import (
     MAX_FRAME_BYTES,
+    Begin,
     Bounced,
     Cancel,
     Credit,
@@ -78,6 +79,8 @@ class GatewayConnection(FrameLink):
         self._mirror = QueueEstimate()
         self._published: tuple[object, ...] = ()
         self._seen = 0
+        #: requests of a batch that has not come whole
+        self._coming: list[Job] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -145,7 +148,7 @@ class GatewayConnection(FrameLink):
         if not self.is_known:
             return
         core, mirror, now = self._core, self._mirror, time.monotonic()
-        state = core.state(self._seen, now, standby=self._port.standby)
+        state = core.state(self._seen - len(self._coming), now, standby=self._port.standby)
         self.write(encode(state))
         mirror.waiting, mirror.in_service, mirror.free_at = core.places, core.in_service, core.free_at
         mirror.slots = state.slots
@@ -173,7 +176,7 @@ class GatewayConnection(FrameLink):
     def on_frame(self, frame: Frame, now: float) -> None:
         """Take a request, or what the gateway says of itself and of its requests."""
         if type(frame) is not Request:
-            self._on_control_frame(frame)
+            self._on_control_frame(frame, now)
             return
         core, size = self._core, frame.details.size
         self._seen += 1
@@ -203,11 +206,30 @@ class GatewayConnection(FrameLink):
             except Misconfigured as error:
                 self._refuse(job, str(error))
                 return
+        if frame.details.batch_id:
+            self._coming.append(job)
+        else:
+            self._take(job, now)
+
+    def _take(self, job: Job, now: float) -> None:
+        core, size = self._core, job.request.size
         self._mirror.sent(now, core.measured.items_s(size), size)
         finish_at = core.take(job, now)
         if finish_at is not None:
             self.publish()  # first: where the request goes now is decided with it
-            self.write(encode(Bounced(frame.id, int((finish_at - now) * 1e6))))
+            self.write(encode(Bounced(job.id, int((finish_at - now) * 1e6))))
+
+    def _begin(self, frame: Begin, now: float) -> None:
+        """Queue a batch that has come whole."""
+        batch, self._coming = self._coming, []
+        try:
+            number = self._core.pinned_number(_text(frame.variant))
+        except Misconfigured as error:
+            for job in batch:
+                self._refuse(job, str(error))
+            return
+        for job in batch:
+            self._take(job._replace(floor=number, is_pinned=True, batch_id=frame.id), now)
 
     def _refuse(self, job: Job, text: str) -> None:
         self.answered(job, error_reply(400, text))
@@ -221,8 +243,10 @@ class GatewayConnection(FrameLink):
         else:
             super().on_frame_error(frame, error, now)
 
-    def _on_control_frame(self, frame: Frame) -> None:
+    def _on_control_frame(self, frame: Frame, now: float) -> None:
         match frame:
+            case Begin():
+                self._begin(frame, now)
             case Cancel(id=id_):
                 self._core.withdraw(self, id_)
             case Credit(id_, size) if isinstance(self._core, StreamCore):

@@ -3,9 +3,10 @@
 The Bouncer (`dispatch/bouncer.py`) admits a request that is predicted to finish in time, from the service times
 measured here; gateways see its refusals as backpressure. None is admitted that would finish after the instance
 terminates. One batch runs at a time; the requests that have come meanwhile are the next one, as far as their items
-fit. A health check of the backend runs beside it: a batch that hangs, or FAILURES_IN_A_ROW failed ones, set
-`broken`. Where the model has variants, `agent/variants.py` says how many of those that wait take part in a batch
-and who answers it; `measured` are the times of the fastest variant then, which admission and gateways count on.
+fit; or the batch that a gateway has formed. A health check of the backend runs beside it: a batch that hangs, or
+FAILURES_IN_A_ROW failed ones, set `broken`. Where the model has variants, `agent/variants.py` says how many of
+those that wait take part in a batch and who answers it; `measured` are the times of the fastest variant then,
+which admission and gateways count on.
 Where several models share the instance, `agent/device.py` says whose batch is next, and admission asks it.
 """
 
@@ -24,6 +25,7 @@ from mark.dispatch.batcher import batch_size, fits, places_after, places_ahead, 
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.hung import hung_after_s, overdue_after_s
 from mark.dispatch.measured import MeasuredTimes
+from mark.dispatch.variants import Waiting
 from mark.domain.errors import Misconfigured
 from mark.domain.load.traffic import CLIENT_ERROR
 from mark.ports import (
@@ -41,7 +43,7 @@ from mark.protocols.frames import State
 from mark.protocols.oip.bodies import error_reply
 from mark.serving.agent.batch_trace import AgentTracing, BatchTrace
 from mark.serving.agent.device import Device
-from mark.serving.agent.variants import AgentVariants, Waiting
+from mark.serving.agent.variants import AgentVariants
 from mark.serving.passed_on_trace import passed_on
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
@@ -83,6 +85,8 @@ class Job(NamedTuple):
     floor: int = 0
     #: no other one may
     is_pinned: bool = False
+    #: batch that its gateway formed; 0 for one that waits for a place in a batch of the agent's
+    batch_id: int = 0
 
 
 class AgentCore:
@@ -271,8 +275,7 @@ class AgentCore:
         if variants is None:
             items, count = self._next_batch()
         else:
-            waiting = [Waiting(job.deadline_at, job.floor, job.is_pinned) for job in self.waiting]
-            count, self._variant = variants.choose(waiting, now)
+            count, self._variant = self._formed_batch() or self._choose(variants, now)
             items, self._running = count, variants.times.of(self._variant)
         free_at = now + self._running.items_s(items)
         batch = list(itertools.islice(self.waiting, count))
@@ -291,6 +294,21 @@ class AgentCore:
             variants.lift_for([job.floor for job in self.waiting])
         self._task, self.in_service, self.free_at = task, items, free_at
         self._batch, self._age_s = batch, 0.0
+
+    def _formed_batch(self) -> tuple[int, int] | None:
+        """Size and variant of the batch that its gateway formed, where one is next."""
+        head = self.waiting[0]
+        if not head.batch_id:
+            return None
+        formed = itertools.takewhile(
+            lambda job: job.batch_id == head.batch_id and job.client is head.client, self.waiting
+        )
+        return sum(1 for _ in formed), head.floor
+
+    def _choose(self, variants: AgentVariants, now: float) -> tuple[int, int]:
+        """Size and variant of a batch of those that wait before one that a gateway formed."""
+        alone = itertools.takewhile(lambda job: not job.batch_id, self.waiting)
+        return variants.choose([Waiting(job.deadline_at, job.floor, job.is_pinned) for job in alone], now)
 
     def _next_batch(self) -> tuple[int, int]:
         """Items and requests of the batch that an idle server takes now."""

@@ -12,21 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 from mark.dispatch.measured import VariantTimes
 from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import choose_waiting, spare_at
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants import VariantServing, Waiting, answered_together
 from mark.serving.agent.quality_rule import QualityRule
-
-
-class Waiting(NamedTuple):
-    """A request that waits: its deadline, the least variant that may answer it, and whether no other one may."""
-
-    deadline_at: float
-    floor: int = 0
-    is_pinned: bool = False
 
 
 class AgentVariants:
@@ -73,7 +64,7 @@ class AgentVariants:
         if self._quality is not None:
             slower = self.times.of(self._fastest).full_batch_s / self._full_s[self._fastest]
             taken, number = self._quality.choose([one.deadline_at for one in waiting], now, slower)
-            taken, number = _answered_together(waiting[: min(taken, self.max_batch)], self.serving.floor + number)
+            taken, number = answered_together(waiting[: min(taken, self.max_batch)], self.serving.floor + number)
             self._quality.note(one.deadline_at for one in waiting[:taken])
             return taken, number
         count = len(waiting)
@@ -90,7 +81,7 @@ class AgentVariants:
             self._late * profiled_s,
             self._choices,
         )
-        return _answered_together(waiting[:taken], number)
+        return answered_together(waiting[:taken], number)
 
     def note(self, variant: int, items: int, took_s: float) -> None:
         """Take in how long a batch took, and bring the fastest variant's times up to date with it."""
@@ -104,16 +95,3 @@ class AgentVariants:
             took_s * measured.items_s(min(size, self.max_batch)) / own[min(size, self.max_batch) - 1]
             for size, took_s in enumerate(profile_s, 1)
         )
-
-
-def _answered_together(batch: Sequence[Waiting], number: int) -> tuple[int, int]:
-    """How many of a batch, from its first on, one variant may answer, and which: `number` unless forbidden."""
-    pinned: int | None = None
-    least = 0
-    for place, (_, floor, is_pinned) in enumerate(batch):
-        if (pinned is not None and floor > pinned) or (is_pinned and floor < least):
-            batch = batch[:place]
-            break
-        pinned = floor if is_pinned else pinned
-        least = max(least, floor)
-    return len(batch), max(number, least) if pinned is None else pinned

@@ -16,8 +16,12 @@ class Agent(Protocol):
     #: name of what it was rented as
     offering: str
 
-    def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
-        """Send a request there."""
+    def send(self, request: InferenceRequest, now: float, *, forced: bool, batch_id: int = 0) -> None:
+        """Send a request there; with others of its batch, where it has one."""
+        ...
+
+    def begin(self, batch_id: int, variant: str) -> None:
+        """Have that batch answered by this variant."""
         ...
 
     def send_shadow(self, shadow: ShadowRequest, now: float) -> None:

@@ -22,6 +22,7 @@ from mark.dispatch.batcher import places_after
 from mark.domain.member import Member, MemberState
 from mark.domain.models.versions import ModelVersions
 from mark.protocols.frames import (
+    Begin,
     Bounced,
     Cancel,
     Credit,
@@ -139,12 +140,15 @@ class AgentConnection(FrameLink):
             log.warning("agent lost with requests in flight", extra=fields)
         self.router.agent_lost(self.view, lost)
 
-    def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
-        """Send a request; the router gets its response, its bounce or its loss."""
+    def send(self, request: InferenceRequest, now: float, *, forced: bool, batch_id: int = 0) -> None:
+        """Send a request; the router gets its response, its bounce or its loss.
+
+        batch_id: of the batch that it belongs to, which waits for `begin`; 0 for one by itself.
+        """
         id_ = self._sent + 1
         client, size = request.client, request.size
         pinned = request.variant if self.router.accuracy_of else b""
-        has_details = size != 1 or request.accuracy_floor or pinned
+        has_details = size != 1 or request.accuracy_floor or pinned or batch_id
         if request.trace is not None:
             request.traceparent = request.trace.sent_to_agent(
                 self.view.instance, self.offering, now, forced=forced
@@ -179,9 +183,16 @@ class AgentConnection(FrameLink):
             view.sent(now, view.alone_s(size), size)
         if has_details:
             frame = with_details(
-                frame, size, request.accuracy_floor, b"" if client is None else client.client, pinned
+                frame, size, request.accuracy_floor, b"" if client is None else client.client, pinned, batch_id
             )
-        self._write_request(frame)
+        if batch_id:
+            self.write(frame)
+        else:
+            self._write_request(frame)
+
+    def begin(self, batch_id: int, variant: str) -> None:
+        """Have a batch answered that was sent, by this variant."""
+        self.write_now(encode(Begin(batch_id, variant.encode())))
 
     def credit(self, id_: int, size: int) -> None:
         """Let the agent send so many bytes more of a stream."""

@@ -112,7 +112,7 @@ class Gateway:
             self.routers[served.name] = self._router(served, calls, central)
         room = HeldRoom()
         for router in self.routers.values():
-            if router.served.central is None:
+            if not router.served.has_central_queue:
                 router.held = HeldRequests(router, room)
         self.sync.routers = self.routers
         self.clients = self.sync.clients
@@ -133,11 +133,9 @@ class Gateway:
 
     def _router(self, served: ServedModel, calls: LambdaCalls | None, code: CentralCode) -> ModelRouter:
         kept, unexpected = self._idempotency, self.unexpected
-        if served.central is None:
+        if not served.has_central_queue:
             return ModelRouter(served, overflow=calls, idempotency=kept, unexpected=unexpected)
-        return CentralRouter(
-            served, served.central, overflow=calls, idempotency=kept, unexpected=unexpected, code=code
-        )
+        return CentralRouter(served, overflow=calls, idempotency=kept, unexpected=unexpected, code=code)
 
     def _share_agents(self, gateways: Mapping[str, str]) -> None:
         self.clients.set_gateways(len(gateways), time.monotonic())

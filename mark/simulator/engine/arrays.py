@@ -149,10 +149,9 @@ def variants(serving: VariantServing, made: Record) -> kernel.Variants:
 
 def central(serving: VariantServing, made: kernel.Variants, speed: float) -> kernel.Central:
     """An empty queue for all instances."""
-    single_s = made.latency_s[:, made.choices.variant[:, :, 1:].min() :, 1].min(axis=1)
     shared = serving.shared(made.choices, made.horizon_s, speed)
     marks = records(kernel.CENTRAL, 1)[0]
-    return kernel.Central(np.zeros(FIRST_QUEUE), np.zeros(FIRST_QUEUE), marks, single_s, shared, made)
+    return kernel.Central(np.zeros(FIRST_QUEUE), np.zeros(FIRST_QUEUE), marks, shared, made)
 
 
 def with_longer_central(old: kernel.Fleet) -> kernel.Fleet:

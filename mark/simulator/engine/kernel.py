@@ -166,14 +166,12 @@ class Central(NamedTuple):
 
     queue: a ring of arrival times that never fall, which are deadlines too: all requests have one objective. held:
     a ring of those that nobody can answer in time any more. Their capacities are powers of two. marks: one record
-    of CENTRAL. single_s: shape (types,), the least that any variant takes for one request. shared: the decisions.
-    variants: those of the fleet.
+    of CENTRAL. shared: the decisions. variants: those of the fleet.
     """
 
     queue: Floats
     held: Floats
     marks: Record
-    single_s: Floats
     shared: Shared
     variants: Variants
 

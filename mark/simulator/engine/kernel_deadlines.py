@@ -3,8 +3,9 @@
 Its entry points are those of `kernel.py`, which they call where each instance has a queue of its own. Requests
 wait in the order of their deadlines. An instance that is idle takes what `mark.dispatch.slackfit` says, by the
 slack of the most urgent and by how many wait. A request that no instance could answer in time any more is shed
-where the policy sheds; else it is held until an instance would idle, and the fastest variant answers it: nobody
-else is late for it. An instance with a notice takes no batch that it might not finish.
+where the policy sheds; else it is held until an instance would idle, or until the most urgent can wait for it, and
+the fastest variant answers it: nobody else is late for it. An instance with a notice takes no batch that it might
+not finish. A gateway's queue decides alike (`mark.dispatch.central.deadlines`).
 
 What happens at one instant happens together: answers, arrivals, then decisions.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mark.dispatch.slackfit import choose_shared
+from mark.dispatch.slackfit import choose_shared, held_go_first, needed_s
 from mark.simulator.engine import kernel
 from mark.simulator.engine.kernel import BREACHED, DONE, QUEUE_FULL, Central, Fleet
 from mark.simulator.engine.kernel_lambda import Pool, reap
@@ -155,10 +156,13 @@ def _decide(now: float, rows: Ints, rules: Record, fleet: Fleet, central: Centra
         if servers[row].in_service > 0:
             continue
         _set_late_aside(now, rows, rules, fleet, central, tally)
-        if marks.waiting > 0:
-            _start_urgent(now, row, rows, fleet, central, tally)
-        elif marks.held > 0:
+        last, kind = central.queue.size - 1, servers[row].kind
+        slack_s = central.queue[marks.head & last] + central.variants.horizon_s - now
+        waited = (now - central.held[marks.held_head & last]) / rules.give_up_s
+        if held_go_first(kind, slack_s, marks.waiting, marks.held, waited, rows.size, central.shared):
             _start_held(now, row, fleet, central, tally)
+        elif marks.waiting > 0:
+            _start_urgent(now, slack_s, row, rows, fleet, central, tally)
 
 
 def _set_late_aside(
@@ -181,24 +185,20 @@ def _set_late_aside(
 
 
 def _needs_s(rows: Ints, fleet: Fleet, central: Central) -> float:
-    """The least that an instance takes to answer the most urgent, with as many others as it should take along."""
-    shared, needs_s = central.shared, np.inf
+    """The least that any instance needs for the most urgent."""
+    needs_s = np.inf
     for row in rows:
-        kind = fleet.servers[row].kind
-        if shared.weighs:
-            items = min(central.marks.waiting, shared.expected_s.shape[1] - 1)
-            needs_s = min(needs_s, shared.expected_s[kind, items])
-        else:
-            needs_s = min(needs_s, central.single_s[kind])
+        needs_s = min(needs_s, needed_s(fleet.servers[row].kind, central.marks.waiting, central.shared))
     return needs_s
 
 
-def _start_urgent(now: float, row: int, rows: Ints, fleet: Fleet, central: Central, tally: RunTally) -> None:
+def _start_urgent(
+    now: float, slack_s: float, row: int, rows: Ints, fleet: Fleet, central: Central, tally: RunTally
+) -> None:
     """The instance takes the most urgent; one that is too slow for them leaves them to another type."""
     server, variants, queue, marks = fleet.servers[row], central.variants, central.queue, central.marks
     last, kind = queue.size - 1, server.kind
-    slack_s = queue[marks.head & last] + variants.horizon_s - now
-    if slack_s < central.single_s[kind]:
+    if slack_s < central.shared.expected_s[kind, 1]:
         return
     next_idle_s = np.inf
     for other in rows:

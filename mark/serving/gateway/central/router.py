@@ -1,6 +1,7 @@
 """Routing of one model's requests through a central queue: agents get a request once they are idle.
 
 The decisions are those of `mark.dispatch.central.queue`, one for all that happens in one turn of the event loop.
+Where the model has variants they are those of `deadlines` there: agents get a batch and the variant for it.
 With several gateways each keeps a queue for its share of the agents (`shares.py`): of those that the store knows,
 which all gateways read alike, while connections come and go. An agent that changes its gateway finishes what it
 has first: its state says when. A gateway without a share, because there are fewer agents than gateways, binds
@@ -28,7 +29,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from mark.dispatch.central.policy import CentralPolicy, TooLate
+from mark.dispatch.central.deadlines import Batch, DeadlineQueue, Formed
+from mark.dispatch.central.policy import TooLate
 from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance, base_first
 from mark.dispatch.policy import Late
 from mark.domain.load.traffic import CLIENT_ERROR
@@ -64,7 +66,6 @@ class CentralRouter(ModelRouter):
     def __init__(
         self,
         served: ServedModel,
-        policy: CentralPolicy,
         *,
         overflow: LambdaCalls | None,
         idempotency: IdempotencyCache,
@@ -76,13 +77,19 @@ class CentralRouter(ModelRouter):
         #: instance type by the name of an offering: a type is the same on spot and on demand
         self._type_of = {o.name: o.instance_type.name for o in served.offerings}
         profiles = {o.instance_type.name: o.profile.latencies_s(self.largest) for o in served.offerings}
-        self._too_late = policy.too_late
+        policy = served.central
+        self._too_late = TooLate.HOLD if policy is None else policy.too_late
+        self._factor = math.inf if policy is None else policy.admission_factor
         self._sheds = self._policy.late is Late.SHED
-        if self._sheds:  # what is too late leaves the queue in any case
-            policy = replace(policy, too_late=TooLate.OVERFLOW)
-        self.queue: CentralQueue[InferenceRequest] = CentralQueue(
-            policy, slo_ms=1000 * self.objective_s, profiles_s=base_first(profiles), code=code
-        )
+        self.queue: CentralQueue[InferenceRequest] | DeadlineQueue[InferenceRequest]
+        if policy is None:
+            self.queue = self._deadlines()
+        else:
+            if self._sheds:  # what is too late leaves the queue in any case
+                policy = replace(policy, too_late=TooLate.OVERFLOW)
+            self.queue = CentralQueue(
+                policy, slo_ms=1000 * self.objective_s, profiles_s=base_first(profiles), code=code
+            )
         self._slowest_s = {name: times[-1] for name, times in profiles.items()}
         self._gateways: Mapping[str, str] = {ME: ""}
         self._me, self._zone_of = ME, dict[str, str]()
@@ -97,8 +104,22 @@ class CentralRouter(ModelRouter):
         self._is_due = False
         #: came since the last decision
         self._came: list[InferenceRequest] = []
-        self._factor = policy.admission_factor
+        #: batches so far
+        self._batches = 0
         self._watch: asyncio.TimerHandle | None = None
+
+    def _deadlines(self) -> DeadlineQueue[InferenceRequest]:
+        serving = self.served.variant_serving
+        assert serving is not None, "a model without variants has a rule of a central queue"
+
+        def wish(request: InferenceRequest) -> tuple[int, bool]:
+            if request.variant:
+                return serving.pinned(request.variant.decode()), True
+            return serving.request_floor(request.accuracy_floor) if request.accuracy_floor else 0, False
+
+        return DeadlineQueue(
+            serving, horizon_s=self.objective_s, give_up_s=self.give_up_s, wish=wish, holds=not self._sheds
+        )
 
     @property
     def share(self) -> tuple[int, int]:
@@ -174,7 +195,7 @@ class CentralRouter(ModelRouter):
         if sent is None:
             return
         agent, sent_at = sent
-        if response.status < CLIENT_ERROR:
+        if response.status < CLIENT_ERROR and isinstance(self.queue, CentralQueue):
             self.queue.learn(self._type_of[agent.offering], request.size, now - sent_at)
         view = agent.view
         if not view.in_service and not view.waiting:
@@ -190,6 +211,8 @@ class CentralRouter(ModelRouter):
         agent = self._own.get(view.instance)
         if agent is None or agent.view is not view:
             return
+        if isinstance(self.queue, DeadlineQueue):
+            self.queue.set_pace(view.instance, view.full_batch_s)
         if not self._remains(agent, time.monotonic()):
             self._take_share()
         elif _is_idle(view) and all(other is not agent for other, _ in self._at.values()):
@@ -197,7 +220,8 @@ class CentralRouter(ModelRouter):
 
     def check_timeouts(self, now: float) -> None:
         """Expire what has waited past the time-out, forget what nobody waits for, predict by what was learned."""
-        self.queue.refresh()
+        if isinstance(self.queue, CentralQueue):
+            self.queue.refresh()
         give_up_at = now - self.give_up_s
         waiting = self.queue.waiting()
         new = set(self.queue.waiting_for(is_candidate=True)) if self._new else ()
@@ -239,6 +263,9 @@ class CentralRouter(ModelRouter):
         ]
         left = self._without_agents()
         self.queue.set_pool(1000 * now, pool)
+        if isinstance(self.queue, DeadlineQueue):
+            for name, agent in own.items():
+                self.queue.set_pace(name, agent.view.full_batch_s)
         for request in left:
             if request.version and not self._serves(request.version):
                 self.fail(request, 503, GONE)
@@ -332,6 +359,7 @@ class CentralRouter(ModelRouter):
         self._watch_waiting(next_at, now)
 
     def _is_expected_in_time(self, request: InferenceRequest, ahead: int, now: float) -> bool:
+        assert isinstance(self.queue, CentralQueue), "Lambda takes nothing that waits for variants"
         return self.queue.expected_ms(1000 * now, ahead, request.size) <= 1000 * self._due_at(request)
 
     def settle(self, request: InferenceRequest) -> None:
@@ -359,17 +387,17 @@ class CentralRouter(ModelRouter):
         except Exception as error:  # noqa: BLE001 - the driver of decisions: what waits is decided on anew
             self.unexpected.note(error, model=self.name)
             return
-        for request, instance in decided.started:
-            agent = self._own[instance]
-            if request.is_unasked:
-                self.forget(request)
-                self._set_idle(agent)
-                continue
-            self._at[request] = (agent, now)
-            try:
-                agent.send(request, now, forced=True)
-            except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
-                self.fail_unexpected(request, error)
+        if isinstance(decided, Formed):
+            for batch in decided.batches:
+                self._send_batch(batch, now)
+        else:
+            for request, instance in decided.started:
+                agent = self._own[instance]
+                if request.is_unasked:
+                    self.forget(request)
+                    self._set_idle(agent)
+                else:
+                    self._send(request, agent, now)
         for request in decided.handed_on:
             self._guarded_route_late(request, now)
         for request in decided.spilled:
@@ -378,6 +406,26 @@ class CentralRouter(ModelRouter):
         if came:
             lambda_s = self._lambda_s(now)
             self._watch_waiting(min(self._leaves_at(request, lambda_s) for request in came), now)
+
+    def _send(self, request: InferenceRequest, agent: Agent, now: float, *, batch_id: int = 0) -> None:
+        self._at[request] = (agent, now)
+        try:
+            agent.send(request, now, forced=True, batch_id=batch_id)
+        except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
+            self.fail_unexpected(request, error)
+
+    def _send_batch(self, batch: Batch[InferenceRequest], now: float) -> None:
+        """Send a batch without those that nobody waits for."""
+        agent = self._own[batch.instance]
+        self._batches += 1
+        for request in batch.queries:
+            if request.is_unasked:
+                self.forget(request)
+            else:
+                self._send(request, agent, now, batch_id=self._batches)
+        agent.begin(self._batches, batch.variant)
+        if _is_idle(agent.view):
+            self._set_idle(agent)
 
     def _guarded_spill(self, request: InferenceRequest, now: float) -> None:
         """Have the stable version answer what the candidate cannot in time; what names that one waits for it."""
@@ -400,6 +448,9 @@ class CentralRouter(ModelRouter):
 
     def _route_late(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
         """Hand on a request that no agent answers in time any more, or hold it."""
+        if isinstance(self.queue, DeadlineQueue) and self._sheds:
+            self._shed(request)
+            return
         instance_at = now + self.queue.best_ms(request.size) / 1000
         refused = lambda_refused or self._too_late is not TooLate.OVERFLOW
         if self._stays(request, now, instance_at, lambda_refused=refused):

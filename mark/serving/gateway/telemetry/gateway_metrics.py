@@ -8,6 +8,8 @@ from typing import Protocol
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 
+from mark.dispatch.central.deadlines import DeadlineQueue
+from mark.dispatch.central.queue import CentralQueue
 from mark.domain.load.traffic import LATENCY_BIN_S, client_outcomes
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central.router import CentralRouter
@@ -169,9 +171,15 @@ def _central_queues(routers: list[CentralRouter]) -> Iterator[Metric]:
     yield gauge("gateway_waiting", "Requests in the central queue", ("model",), waiting)
     held = [(name, queue.held) for name, queue in queues]
     yield gauge("gateway_held", "Of those, no agent answers in time any more", ("model",), held)
-    matched = [(name, queue.matched) for name, queue in queues]
+    batches = [(name, queue.batches) for name, queue in queues if isinstance(queue, DeadlineQueue)]
+    if batches:
+        yield counter("gateway_batches", "Batches that the central queue formed", ("model",), batches)
+    matching = [(name, queue) for name, queue in queues if isinstance(queue, CentralQueue)]
+    if not matching:
+        return
+    matched = [(name, queue.matched) for name, queue in matching]
     yield counter("gateway_matchings", "Matchings of the central queue", ("model",), matched)
-    parts = [(name, queue.partitioned) for name, queue in queues]
+    parts = [(name, queue.partitioned) for name, queue in matching]
     yield counter("gateway_partitioned", "Of those, in parts: too many waited for one", ("model",), parts)
 
 

@@ -70,7 +70,7 @@ class FakeAgent:
         self.view.accepting, self.view.max_batch = True, 2
         self.view.single_s, self.view.full_batch_s = TIMES_S[kind]
 
-    def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
+    def send(self, request: InferenceRequest, now: float, *, forced: bool, batch_id: int = 0) -> None:
         assert forced is self.forced
         self.held.append(request)
         self.view.sent(now, self.view.alone_s(request.size), request.size)
@@ -94,7 +94,6 @@ class Gateway:
         unexpected = UnexpectedErrors(logging.getLogger("test"))
         self.router = CentralRouter(
             self.model,
-            self.model.central,
             overflow=cast("LambdaCalls | None", overflow),
             idempotency=IdempotencyCache(unexpected),
             unexpected=unexpected,
