@@ -87,7 +87,7 @@ class _Line(Generic[Query]):
 
 
 class DeadlineQueue(Generic[Query]):
-    """Waiting queries of one item each, and the instances that serve them.
+    """Waiting queries of one item each, and the instances of these types that serve them.
 
     horizon_s: the objective. give_up_s: the time-out. wish: the least variant that may answer a query, and whether
     no other one may. holds: what is late stays until its turn comes; else it is handed on.
@@ -96,6 +96,7 @@ class DeadlineQueue(Generic[Query]):
     def __init__(
         self,
         serving: VariantServing,
+        types: Iterable[str],
         *,
         horizon_s: float,
         give_up_s: float,
@@ -104,7 +105,8 @@ class DeadlineQueue(Generic[Query]):
     ) -> None:
         self._serving, self._wish, self._holds = serving, wish, holds
         self._horizon_s, self._give_up_s = horizon_s, give_up_s
-        self._kinds: dict[str, _Kind] = {}
+        # at the start: tables of decisions take a second or two, which nobody has while requests wait
+        self._kinds = {name: _kind(serving.on(name), horizon_s) for name in types if name in serving.types}
         self._lines: tuple[_Line[Query], _Line[Query]] = (_Line(), _Line())
         self._numbers = itertools.count()
         #: batches so far
@@ -134,7 +136,7 @@ class DeadlineQueue(Generic[Query]):
         ordered = sorted(instances, key=lambda one: (one.kind, one.name))
         for is_candidate, line in enumerate(self._lines):
             line.machines = {
-                one.name: known.get(one.name) or _Machine(self._kind(one.kind), one.busy_until_ms)
+                one.name: known.get(one.name) or _Machine(self._kinds[one.kind], one.busy_until_ms)
                 for one in ordered
                 if one.is_candidate == is_candidate
             }
@@ -252,13 +254,11 @@ class DeadlineQueue(Generic[Query]):
             heapq.heappush(order, one)
         return [(query, line.waiting[query][1]) for _, _, query in found]
 
-    def _kind(self, name: str) -> _Kind:
-        """Made when the first instance of the type comes: tables of decisions take a while."""
-        if name not in self._kinds:
-            own = self._serving.on(name)
-            shared = own.shared(own.choices(self._horizon_s), self._horizon_s)
-            self._kinds[name] = _Kind(shared, own.latency_s()[0], own.max_batch[name])
-        return self._kinds[name]
+
+def _kind(own: VariantServing, horizon_s: float) -> _Kind:
+    """What is known of the only type of these variants."""
+    shared = own.shared(own.choices(horizon_s), horizon_s)
+    return _Kind(shared, own.latency_s()[0], own.max_batch[own.types[0]])
 
 
 def _needed_s(machine: _Machine, queued: int, *, plain: bool = False) -> float:

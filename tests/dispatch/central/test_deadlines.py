@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from hypothesis import given
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from mark.dispatch.central.deadlines import DeadlineQueue, Formed
 from mark.dispatch.central.queue import Instance
-from mark.dispatch.policy import Late
-from mark.dispatch.slackfit import FREE, VariantRule
+from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch
 from mark.simulator.engine import kernel_deadlines
 from mark.simulator.engine.compiled import plain_kernel
+from mark.simulator.engine.data_plane import Engine
 from tests.planner.builders import offering
 from tests.simulator.engines import engine
 from tests.simulator.test_engine_variants import LOSSY, SLO, TYPE, serving
@@ -25,17 +25,35 @@ GIVE_UP_S = LOSSY.give_up_s
 ONE = [Instance("0", TYPE)]
 
 
-def queue_of(dispatch: VariantDispatch, pool: list[Instance], *, holds: bool = True) -> DeadlineQueue[int]:
+@cache
+def made(dispatch: VariantDispatch) -> DeadlineQueue[int]:
     """Queries are numbers; those from 1000 on have the floor `large`, those from 2000 on name `middle`."""
 
     def wish(query: int) -> tuple[int, bool]:
         return (1, True) if query >= 2000 else (2 if query >= 1000 else 0, False)
 
-    made: DeadlineQueue[int] = DeadlineQueue(
-        serving(dispatch), horizon_s=SLO.latency_s, give_up_s=GIVE_UP_S, wish=wish, holds=holds
+    return DeadlineQueue(
+        serving(dispatch), [TYPE], horizon_s=SLO.latency_s, give_up_s=GIVE_UP_S, wish=wish, holds=True
     )
-    made.set_pool(0.0, pool)
-    return made
+
+
+def queue_of(dispatch: VariantDispatch, pool: list[Instance], *, holds: bool = True) -> DeadlineQueue[int]:
+    """An empty queue; its tables are made once."""
+    queue = made(dispatch)
+    queue._holds = holds
+    queue.remove_all(queue.waiting())
+    for instances in ([], pool):
+        queue.set_pool(0.0, instances)
+    return queue
+
+
+@cache
+def replayed(dispatch: VariantDispatch) -> Engine:
+    """The engine of a replay with four instances."""
+    run = engine(plain_kernel(), np.zeros(0), dispatch=LOSSY, slo=SLO, duration_s=2.0, variants=serving(dispatch))
+    for _ in range(4):
+        run.add(offering(TYPE, batch=8, rps=32.0), standby=False)
+    return run
 
 
 CENTRAL = VariantDispatch(is_central=True)
@@ -46,7 +64,7 @@ def started(decided: Formed[int]) -> dict[str, tuple[int, str]]:
 
 
 @given(
-    rule=st.sampled_from(FREE),
+    rule=st.sampled_from((VariantRule.SLACKFIT, VariantRule.MAXACC)),
     ages=st.lists(st.integers(0, 600), max_size=60),
     held=st.integers(0, 12),
     rests=st.lists(st.integers(0, 200), min_size=1, max_size=4),
@@ -58,8 +76,6 @@ def test_batches_are_those_of_a_replay(
 ) -> None:
     """ages: of who waits, in 1/1024 s; rests: time that is left of an instance's batch, 0 where it is idle."""
     dispatch = VariantDispatch(rule, is_central=True)
-    late = replace(LOSSY, late=Late.SHED if sheds else Late.SERVE)
-    made = engine(plain_kernel(), np.zeros(0), dispatch=late, slo=SLO, duration_s=2.0, variants=serving(dispatch))
     live = queue_of(
         dispatch,
         [
@@ -68,11 +84,11 @@ def test_batches_are_those_of_a_replay(
         ],
         holds=not sheds,
     )
-    for _ in rests:
-        made.add(offering(TYPE, batch=8, rps=32.0), standby=False)
-    fleet = made._fleet
-    central = fleet.central
+    run = replayed(dispatch)
+    run._rules.shed_late = sheds
+    fleet, central = run._fleet, run._fleet.central
     assert central is not None
+    central.marks.waiting = central.marks.held = 0
     for number, rest in enumerate(rests):
         fleet.servers[number].in_service = int(rest > 0)
         fleet.servers[number].free_at = NOW_S + rest / 1024
@@ -81,11 +97,12 @@ def test_batches_are_those_of_a_replay(
         kernel_deadlines._join(arrived_at, central)
         live.add(0.0, number, size=1, deadline_ms=1000 * arrived_at + HORIZON_MS)
     for number in range(0 if sheds else held):
-        central.held[number] = NOW_S - waited * GIVE_UP_S
+        arrived_at = NOW_S - waited * GIVE_UP_S
+        central.held[(central.marks.held_head + number) & (central.held.size - 1)] = arrived_at
         central.marks.held += 1
-        live.hold(100 + number, size=1, deadline_ms=1000 * central.held[number] + HORIZON_MS)
+        live.hold(100 + number, size=1, deadline_ms=1000 * arrived_at + HORIZON_MS)
     rows = np.arange(len(rests))
-    kernel_deadlines._decide(NOW_S, rows, made._rules, fleet, central, made._tally)
+    kernel_deadlines._decide(NOW_S, rows, run._rules, fleet, central, run._tally)
     names = ("small", "middle", "large")
     expected = {
         str(number): (int(fleet.servers[number].in_service), names[fleet.servers[number].variant])

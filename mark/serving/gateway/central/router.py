@@ -118,7 +118,12 @@ class CentralRouter(ModelRouter):
             return serving.request_floor(request.accuracy_floor) if request.accuracy_floor else 0, False
 
         return DeadlineQueue(
-            serving, horizon_s=self.objective_s, give_up_s=self.give_up_s, wish=wish, holds=not self._sheds
+            serving,
+            sorted(set(self._type_of.values())),
+            horizon_s=self.objective_s,
+            give_up_s=self.give_up_s,
+            wish=wish,
+            holds=not self._sheds,
         )
 
     @property
