@@ -159,6 +159,10 @@ class VariantServing:
         """Seconds of batches of 1, 2, ... on the fastest variant."""
         return tuple(self.table.rows(instance_type)[self.fastest(instance_type)])
 
+    def slowest_s(self, instance_type: str) -> float:
+        """Seconds of the largest batch on the most accurate variant that may answer."""
+        return self.table.rows(instance_type)[self.best][self.max_batch[instance_type] - 1]
+
     def least_s(self, instance_type: str) -> float:
         """The slack that the largest batch of the fastest variant needs."""
         return self.late[instance_type] * self.fastest_s(instance_type)[self.max_batch[instance_type] - 1]

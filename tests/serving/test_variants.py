@@ -453,3 +453,4 @@ def test_a_variant_that_may_not_answer_is_refused(serving: VariantServing, reaso
     with pytest.raises(Misconfigured, match=reason):
         serving.pinned("small")
     assert serving.pinned("large") == 2
+    assert serving.slowest_s(TYPE) == TABLE.latency_s[TYPE][2][-1]

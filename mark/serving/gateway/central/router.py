@@ -91,6 +91,8 @@ class CentralRouter(ModelRouter):
                 policy, slo_ms=1000 * self.objective_s, profiles_s=base_first(profiles), code=code
             )
         self._slowest_s = {name: times[-1] for name, times in profiles.items()}
+        if (serving := served.variant_serving) is not None:
+            self._slowest_s |= {name: serving.slowest_s(name) for name in serving.types}
         self._gateways: Mapping[str, str] = {ME: ""}
         self._me, self._zone_of = ME, dict[str, str]()
         #: offering and version of the agents that the store knows
