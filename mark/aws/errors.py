@@ -72,6 +72,9 @@ def cause_of(code: str) -> RefusalCause:
     return RefusalCause.AWS_FAILURE if family is RetryLater else RefusalCause.CONFIGURATION
 
 
+NOT_ELIGIBLE = "not eligible for Free Tier"
+"""Of the message that refuses a type to an account on the Free plan; its code says no more than "invalid"."""
+UPGRADE = "upgrade the account: `aws freetier upgrade-account-plan --account-plan-type PAID --region us-east-1`"
 _REMEDIES = {
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted": (
         "make the role of EC2 Spot once: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
@@ -96,8 +99,10 @@ _BY_CAUSE = {
 }
 
 
-def remedy(code: str) -> str:
-    """The thing to do about an error code, as the end of a sentence."""
+def remedy(code: str, message: str = "") -> str:
+    """The thing to do about an error code and its message, as the end of a sentence."""
+    if NOT_ELIGIBLE in message:
+        return f"{UPGRADE}, or name types that it may launch as offerings.types: `mark doctor` lists them"
     return _REMEDIES.get(code) or _BY_CAUSE[cause_of(code)]
 
 

@@ -98,6 +98,15 @@ def type_facts(aws: Aws, types: Collection[str]) -> dict[str, TypeFacts]:
     return found
 
 
+def free_plan_types(aws: Aws) -> frozenset[str]:
+    """The types that an account on AWS's Free plan may launch in the region."""
+    with translated():
+        pages = aws.ec2.get_paginator("describe_instance_types").paginate(
+            Filters=[{"Name": "free-tier-eligible", "Values": ["true"]}]
+        )
+        return frozenset(str(info["InstanceType"]) for page in pages for info in page["InstanceTypes"])
+
+
 def zones_by_type(aws: Aws, types: Collection[str]) -> dict[str, frozenset[str]]:
     """The availability zones that sell each of these types; none for one that the region does not know."""
     found: dict[str, set[str]] = {name: set() for name in types}

@@ -196,6 +196,11 @@ class Aws:
         return client
 
     @property
+    def plan(self) -> Any:
+        """The account's plan, Free or Paid; one region answers for all."""
+        return self._client("freetier", region_name=PRICES_REGION)
+
+    @property
     def quotas(self) -> ServiceQuotasClient:
         """Quotas of the account."""
         client: ServiceQuotasClient = self._client("service-quotas")

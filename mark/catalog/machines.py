@@ -10,6 +10,8 @@ KEPLER_FAMILIES = ("g2", "p2")
 """Their GPUs have no driver in AWS's image for containers: on all but p3 and g3 it loads NVIDIA's open kernel
 module (aws/amazon-ecs-ami, scripts/al2023/gpu/nvidia-kmod-load.sh), which asks for Turing or newer
 (NVIDIA/open-gpu-kernel-modules, README)."""
+FREE_PLAN_TYPES = ("c7i-flex.large", "m7i-flex.large", "t3.micro", "t3.small", "t4g.micro", "t4g.small")
+"""Types that a new account on AWS's Free plan may launch (aws-samples/eks-workshop-v2 #1644, of 2025-09-14)."""
 INFERENTIA = "-inferentia"
 
 

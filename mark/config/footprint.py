@@ -173,6 +173,16 @@ def sized(settings: Settings, *, models: int = 1) -> Settings:
     )
 
 
+def front_machines(settings: Settings, *, models: int = 1) -> tuple[InstanceType, int]:
+    """Type and count of the machines that stand before the fleet: nodes of `lean`, gateways of `ha`."""
+    settings = sized(settings, models=models)
+    rollout = settings.rollout
+    lean = rollout.shape == "lean"
+    name = rollout.node.instance_type if lean else rollout.gateway.instance_type
+    assert name is not None, "sized"
+    return _known(name, settings), rollout.nodes if lean else settings.service.gateway_count
+
+
 def peak_load(settings: Settings) -> PeakLoad:
     """Load that gateways of the shape `ha` are made for: rollout.peak_rps, else what two lean nodes carry.
 

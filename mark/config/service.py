@@ -207,10 +207,11 @@ class AwsSettings(Part):
     """The AWS that the service rents from."""
 
     region: str = Field("us-east-1", description="Region.")
-    account: Literal["grown", "new"] = Field(
+    account: Literal["grown", "new", "free"] = Field(
         "grown",
         description="Limits of the emulated AWS: those of a new account are 5 vCPUs, nothing with an accelerator, "
-        "10 calls of Lambda at once and functions of 3,008 MB.",
+        "10 calls of Lambda at once and functions of 3,008 MB; free is a new one on AWS's Free plan, which may "
+        "launch few types.",
     )
     max_usd_per_hour: Positive | None = Field(
         None,

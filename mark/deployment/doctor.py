@@ -18,7 +18,7 @@ from mark.catalog.refreshed import age_days
 from mark.config.disks import with_disks
 from mark.config.settings import Settings
 from mark.deployment.deep import check_deep
-from mark.deployment.doctor_quotas import check_lambda, check_vcpus
+from mark.deployment.doctor_quotas import check_lambda, check_plan, check_vcpus
 from mark.deployment.findings import Finding
 from mark.deployment.images import OF_ONE_PROCESSOR, remedy_of, rollout_images, unfit_for_processors
 from mark.deployment.refresh_prices import refresh_prices
@@ -96,6 +96,7 @@ def _findings(
         ("offerings", lambda: check_offerings(models)),
         ("zones", lambda: check_zones(settings, aws)),
         ("egress", lambda: check_way_out(settings, aws)),
+        ("plan", lambda: check_plan(settings, models, aws)),
         ("vCPU quotas", lambda: check_vcpus(models, aws)),
         ("Lambda", lambda: check_lambda(settings, models, aws)),
         ("instance types", lambda: check_types(prices, models, aws)),

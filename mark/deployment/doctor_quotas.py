@@ -1,4 +1,4 @@
-"""The quotas part of `mark doctor`: whether the account lets the service rent what its load needs."""
+"""Limits of the account for `mark doctor`: whether plan and quotas let the service rent what its load needs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from mark.aws.account.preflight import is_on_free_plan
 from mark.aws.account.quotas import code_of_quota, lambda_concurrency, read_quotas
+from mark.aws.errors import UPGRADE
+from mark.aws.prices import free_plan_types
 from mark.aws.session import Aws
+from mark.config.footprint import front_machines
 from mark.config.rollout import FUNCTION_MIB
 from mark.config.settings import Settings
 from mark.deployment.findings import Finding
@@ -19,6 +23,28 @@ LAMBDA_QUOTA = "L-B99A9384"
 """Lambda's concurrent executions in Service Quotas."""
 HEADROOM = 2.0
 """A quota that is asked for holds so many times the load that came before."""
+
+
+def check_plan(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
+    """Check that the account's plan lets it launch what the service is made of."""
+    if not is_on_free_plan(aws):
+        yield Finding(check="plan", state="ok", message="the account may launch every type")
+        return
+    may = free_plan_types(aws)
+    front, _ = front_machines(settings, models=len(models))
+    needs = {model.name: {item.instance_type.name for item in model.served.offerings} for model in models}
+    refused = sorted({front.name}.union(*needs.values()) - may)
+    stuck = [name for name, types in {**needs, "the service itself": {front.name}}.items() if not types & may]
+    kept = sorted(may if stuck else may.intersection(set().union(*needs.values())))
+    detail = f"AWS's Free plan, which does not launch {', '.join(refused)}"
+    if stuck:
+        message, remedy = f"{detail}: {', '.join(stuck)} cannot run", f"{UPGRADE}; it launches {', '.join(kept)}"
+        yield Finding(check="plan", state="error", message=message, remedy=remedy)
+    elif refused:
+        remedy = f"{UPGRADE}; or set offerings.types: [{', '.join(kept)}]"
+        yield Finding(check="plan", state="warning", message=detail, remedy=remedy)
+    else:
+        yield Finding(check="plan", state="ok", message="AWS's Free plan, which launches all that may be rented")
 
 
 def check_vcpus(models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:

@@ -14,6 +14,8 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from mark.accounting.budget import Reached
+from mark.catalog.load import load_profiles
+from mark.catalog.machines import FREE_PLAN_TYPES
 from mark.config.rollout import FUNCTION_MIB, MachineSettings, node_name
 from mark.config.served import served_models, settings_of_model
 from mark.config.service import BackendSettings, ServedSettings
@@ -83,8 +85,13 @@ Wanted = tuple[str, object, str]
 def _of_model(
     settings: Settings, served: ServedSettings, fits: Callable[[BackendSettings], bool]
 ) -> Iterator[Wanted]:
+    merged = settings_of_model(settings, served.model)
     yield "market", Market.ON_DEMAND, "an instance stays until it is not needed"
     yield "offerings.standby_share", 0.0, "standbys are for spot and for surges"
+    if not merged.offerings.types:
+        profiled = load_profiles(served.model, merged.profiles).instance_types
+        if types := tuple(name for name in FREE_PLAN_TYPES if name in profiled):
+            yield "offerings.types", types, "an account on AWS's Free plan may launch no other"
     if not fits(served.backend):
         folder = settings.rollout.functions.bundles
         yield "offerings.overflow", False, f"neither {folder}/infer.zip nor functions.infer_image has the model"

@@ -233,7 +233,7 @@ class Front:
     def _fault_target(self, call: Call) -> dict[str, Any] | None:
         """The document, where it is not moto's to tell."""
         services = self._services
-        if call.service == "servicequotas":
+        if call.service in ("freetier", "servicequotas"):
             return services.limits.answer(call.action, call.body)
         if call.service == "lambda" and call.action.rstrip("/") == ACCOUNT_SETTINGS:
             return services.limits.account_settings()

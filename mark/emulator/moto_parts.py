@@ -15,6 +15,7 @@ from moto.core.request import Request, determine_request_protocol
 from moto.core.routing import get_service_router
 from moto.core.serialize import get_serializer_class
 from moto.core.utils import get_service_model
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.events.models import EventTemplateParser as _EventTemplateParser  # type: ignore[attr-defined]
 from moto.events.models import Rule as _Rule
 from moto.route53.exceptions import Route53ClientError as _Route53Error
@@ -49,6 +50,11 @@ def sold_in(instance_type: str, zone: str) -> bool:
     """True where AWS sells a type in a zone, by what moto has recorded of DescribeInstanceTypeOfferings."""
     filters = {"location": [zone], "instance-type": [instance_type]}
     return bool(backend_of("ec2").describe_instance_type_offerings("availability-zone", filters))
+
+
+def is_free_tier(instance_type: str) -> bool:
+    """True for a type that an account on AWS's Free plan may launch, by what moto has recorded of AWS."""
+    return bool(INSTANCE_TYPES.get(instance_type, {}).get("FreeTierEligible"))
 
 
 def instead_of(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

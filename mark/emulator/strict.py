@@ -14,6 +14,7 @@ SERVICES = frozenset(
         "ec2",
         "ecr",
         "events",
+        "freetier",
         "iam",
         "lambda",
         "logs",

@@ -184,7 +184,8 @@ def _up(there: RehearsalFolder, token: str) -> Iterator[str]:
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=x", "-days", "2")
     there.call("openssl", "req", "-x509", *curve, "-keyout", KEY, "-out", CERTIFICATE)
     backend = {"kind": "python", "target": "models.digits:Digits"}
-    served = {"model": "digits", "backend": backend, "offerings": {"overflow": False}}  # as the trial serves it
+    offerings = {"overflow": False, "types": ["t3.small"]}
+    served = {"model": "digits", "backend": backend, "offerings": offerings}  # as the trial serves it
     service = {
         "serve": [served],
         "port": port,
@@ -193,7 +194,7 @@ def _up(there: RehearsalFolder, token: str) -> Iterator[str]:
         "token_file": TOKEN,
         "tls_certificate": CERTIFICATE,
         "tls_key": KEY,
-        "aws": {"account": "new"},
+        "aws": {"account": "free"},
     }
     (there.folder / HERE).write_text(yaml.safe_dump({"service": service}), encoding="utf-8")
     beside.bare("up", "--detach", "--config", HERE)

@@ -17,6 +17,7 @@ from mark.aws.account.preflight import (
     available_zones,
     caller,
     has_secret,
+    is_on_free_plan,
     is_verified,
     machine_image,
     mail_account,
@@ -29,10 +30,11 @@ from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.ec2.inventory import list_inventory
 from mark.aws.outside_pause import read_pause
 from mark.aws.permissions.policies import statements
-from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts, zones_by_type
+from mark.aws.prices import free_plan_types, on_demand_usd_per_hour, spot_usd_per_hour, type_facts, zones_by_type
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Stacks
 from mark.catalog.load import load_prices
+from mark.catalog.machines import FREE_PLAN_TYPES
 from mark.config.settings import Settings
 from mark.deployment.doctor import check_image, check_machine_images
 from mark.deployment.refresh_prices import refresh_prices
@@ -97,6 +99,8 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert facts["g4dn.xlarge"].accelerator_count == 1
     assert set(facts) == {"c5.large", "g4dn.xlarge"}
     assert zones_by_type(there, ["c5.large", "none"])["c5.large"] >= {"us-east-1a", "us-east-1b"}
+    assert not is_on_free_plan(there)
+    assert {*FREE_PLAN_TYPES} <= free_plan_types(there)
     assert zones_by_type(there, ["none"]) == {"none": frozenset()}
     with pytest.raises(Misconfigured):
         without_ipv6(there, ["subnet-0123456789abcdef0"])

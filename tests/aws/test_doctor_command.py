@@ -71,6 +71,7 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
         "prices": "warning",
         "offerings inception-v3": "ok",
         "zones": "ok",
+        "plan": "ok",
         "egress": "ok",
         "types by zone": "ok",
         "vCPUs standard spot": "warning",

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.budget import Reached
+from mark.catalog.machines import FREE_PLAN_TYPES
 from mark.config.footprint import footprint_of
 from mark.config.served import served_models
 from mark.config.settings import Settings
@@ -72,7 +73,8 @@ def test_a_trial_fits_a_new_account_and_its_limits_whatever_the_settings_are(who
     [model] = make_live_models(trial)
     assert model.name == "digits"
     assert {item.market for item in model.served.offerings} == {Market.ON_DEMAND}
-    assert all(not item.instance_type.accelerator for item in model.served.offerings)
+    assert {item.instance_type.name for item in model.served.offerings} == {"t3.small"}, "the Free plan's"
+    assert footprint_of(trial).gateways.instance_type in FREE_PLAN_TYPES
     assert (model.served.overflow is not None) == fits
     rollout, footprint = trial.rollout, footprint_of(trial)
     assert (rollout.shape, footprint.gateways.count, rollout.gateway.scheme) == ("lean", 1, "internal")

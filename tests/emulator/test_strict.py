@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mark.aws.account.preflight import available_zones
+from mark.aws.errors import remedy
 from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
@@ -78,6 +79,21 @@ def test_run_instances_is_refused_beyond_the_quota(start: Callable[..., World]) 
     asked = {"ImageId": "ami-12c6146b", "InstanceType": "c5.xlarge"}
     assert len(ec2.run_instances(**asked, MinCount=1, MaxCount=9)["Instances"]) == 2
     assert code_of(lambda: ec2.run_instances(**asked, MinCount=1, MaxCount=1)) == "VcpuLimitExceeded"
+
+
+def test_an_account_on_the_free_plan_launches_the_types_that_aws_lists_for_it(start: Callable[..., World]) -> None:
+    types = TYPES | {"t3.small": replace(TYPES["c5.large"], name="t3.small")}
+    world = start(free_plan=True, types=types)
+    ec2, made = world.client("ec2", attempts=1), template(world)
+    asked = {"ImageId": "ami-12c6146b", "MinCount": 1, "MaxCount": 1}
+    assert code_of(lambda: ec2.run_instances(**asked, InstanceType="c5.large")) == "InvalidParameterCombination"
+    assert ec2.run_instances(**asked, InstanceType="t3.small")["Instances"]
+    got = fleet(world, made, types=["t3.small", "c5.large"])
+    assert len(ids_of(got)) == 1
+    [error] = fleet(world, made)["Errors"]
+    assert error["ErrorCode"] == "InvalidParameterCombination"
+    assert "upgrade-account-plan" in remedy(error["ErrorCode"], error["ErrorMessage"])
+    assert world.client("freetier").get_account_plan_state()["accountPlanType"] == "FREE"
 
 
 def test_a_pool_stands_in_a_fleet_once(world: World) -> None:

@@ -86,6 +86,17 @@ def caller(aws: Aws) -> Caller:
     return Caller(account=told["Account"], arn=told["Arn"])
 
 
+def is_on_free_plan(aws: Aws) -> bool:
+    """True where the account is on AWS's Free plan. Accounts of before July 2025 have no plan."""
+    try:
+        with translated():
+            return bool(aws.plan.get_account_plan_state()["accountPlanType"] == "FREE")
+    except MarkError as error:
+        if code_of(error) in NOT_THERE:
+            return False
+        raise
+
+
 def available_zones(aws: Aws) -> tuple[str, ...]:
     """Availability zones that the account may use in the region, by name; no local ones."""
     with translated():

@@ -391,7 +391,7 @@ class Ec2Cloud:
                 order.count,
                 order.offering,
                 error,
-                remedy(code),
+                remedy(code, str(error)),
             )
             self._facts.append(refused(order, cause_of(code), now, code=code))
             return
@@ -519,7 +519,7 @@ def _mistakes(reply: CreateFleetResultTypeDef) -> tuple[str, ...]:
     """Errors that no waiting mends (a permission, a template), each once: EC2 Fleet reports them with HTTP 200."""
     told = {(error.get("ErrorCode", ""), error.get("ErrorMessage", "")) for error in reply.get("Errors", [])}
     return tuple(
-        f"{code}: {message}; {remedy(code)}"
+        f"{code}: {message}; {remedy(code, message)}"
         for code, message in sorted(told)
         if code and family_of(code) is Misconfigured
     )

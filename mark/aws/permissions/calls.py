@@ -105,6 +105,7 @@ DOCTOR = (
     Call("ec2", "DescribeSpotPriceHistory", "spot prices of now"),
     Call("ec2", "DescribeSubnets", "whether a network that is there has IPv6"),
     Call("ecr", "DescribeImages", "whether the service's image is there"),
+    Call("freetier", "GetAccountPlanState", "whether the account may launch all types"),
     Call("iam", "SimulatePrincipalPolicy", "whether the controllers' role may do what they do, for --deep"),
     Call("lambda", "GetAccountSettings", "how many calls Lambda runs at once"),
     Call("pricing", "GetProducts", "list prices of now"),

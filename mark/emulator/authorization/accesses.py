@@ -472,6 +472,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("events", "PutRule"): _named("events:PutRule", _RULE, "Name", tagging="events:TagResource"),
         ("events", "PutTargets"): _named("events:PutTargets", _RULE, "Rule"),
         ("events", "RemoveTargets"): _named("events:RemoveTargets", _RULE, "Rule"),
+        ("freetier", "GetAccountPlanState"): _without_resource("freetier:GetAccountPlanState"),
         ("iam", "CreateRole"): _named("iam:CreateRole", _ROLE, "RoleName", tagging="iam:TagRole"),
         ("iam", "SimulatePrincipalPolicy"): _named("iam:SimulatePrincipalPolicy", "{name}", "PolicySourceArn"),
         ("lambda", "CreateEventSourceMapping"): _create_mapping,

@@ -1,4 +1,4 @@
-"""Limits of an account: vCPU quotas, which Service Quotas tells and EC2 enforces; Lambda's account settings."""
+"""Limits of an account: vCPU quotas, which Service Quotas tells and EC2 enforces; its plan; Lambda's settings."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mark.domain.quota import quota_family
 from mark.emulator.config import ACCOUNT, REGION
 from mark.emulator.ec2.machine import Machine, MachineState
 from mark.emulator.errors import ApiError, not_emulated
+from mark.emulator.moto_parts import is_free_tier
 from mark.emulator.paging import page_of
 
 ACCOUNT_SETTINGS = "GET /2016-08-19/account-settings"
@@ -45,14 +46,24 @@ documented; these are what people report (awslabs/landing-zone-accelerator #1139
 NEW_LISTING_LAG_S = 5.0
 """Of EC2: "Eventual consistency [...] an API call might take some time to propagate" (its guide); how long is not
 documented, and who has just been told of an instance must not need to see it listed."""
+NOT_ELIGIBLE = (
+    "The specified instance type is not eligible for Free Tier. For a list of Free Tier instance types, run "
+    "'describe-instance-types' with the filter 'free-tier-eligible=true'."
+)
+"""EC2's words for a type that an account on the Free plan may not launch (splunk/attack_range #1302)."""
 COUNTED = (MachineState.PENDING, MachineState.RUNNING, MachineState.STOPPING)
 """States in which EC2 counts an instance's vCPUs."""
 
 
 class AccountLimits:
-    """`quotas`: code -> value, where it is not the usual one. `concurrency`: Lambda's calls at once."""
+    """Quotas, the plan, and Lambda's limits of the account.
 
-    def __init__(self, quotas: Mapping[str, float], concurrency: int) -> None:
+    `quotas`: code -> value, where it is not the usual one. `concurrency`: Lambda's calls at once. `free_plan`: on
+    AWS's Free plan, whose accounts launch no type but those that `is_free_tier` names.
+    """
+
+    def __init__(self, quotas: Mapping[str, float], concurrency: int, *, free_plan: bool = False) -> None:
+        self._free_plan = free_plan
         self._quotas = {code: (name, quotas.get(code, value)) for code, (name, value) in sorted(USUAL.items())}
         self._concurrency = concurrency
 
@@ -79,10 +90,18 @@ class AccountLimits:
         taken += sum(kind.vcpus * count for kind, count in more if quota_family(kind.name, market) == family)
         return sys.maxsize if math.isinf(quota) else max(0, math.floor((quota - taken) / item.vcpus))
 
+    def require_eligible(self, instance_type: str) -> None:
+        """ApiError for a type that the account's plan does not let it launch."""
+        if self._free_plan and not is_free_tier(instance_type):
+            raise ApiError("InvalidParameterCombination", NOT_ELIGIBLE)
+
     def answer(self, action: str, body: bytes) -> dict[str, Any]:
-        """The reply to a call of Service Quotas."""
+        """The reply to a call of Service Quotas, or of the Free Tier API."""
+        if action == "GetAccountPlanState":
+            kind = "FREE" if self._free_plan else "PAID"
+            return {"accountId": ACCOUNT, "accountPlanType": kind, "accountPlanStatus": "ACTIVE"}
         if action != "ListServiceQuotas":
-            raise not_emulated(f"servicequotas:{action}")
+            raise not_emulated(action)
         request = json.loads(body)
         if request["ServiceCode"] != "ec2":
             raise ApiError("NoSuchResourceException", f"no quotas of {request['ServiceCode']} are known here")

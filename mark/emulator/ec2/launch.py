@@ -108,6 +108,7 @@ class Launches:
         instance_type = self._types.get(name)
         if instance_type is None:
             raise ApiError("InvalidParameterValue", f"Invalid value '{name}' for InstanceType.")
+        self._limits.require_eligible(name)
         specifications = [template.data.get("TagSpecifications")] if template else []
         tags = tags_for("instance", *specifications, params.get("TagSpecifications"))
         most, least = int(params.get("MaxCount", 1)), int(params.get("MinCount", 1))
@@ -199,6 +200,7 @@ class Launches:
         instance_type = self._types.get(candidate.type_name)
         if instance_type is None:
             raise ApiError(NOT_SOLD, _not_sold(candidate.type_name, named_zone(candidate.data)))
+        self._limits.require_eligible(candidate.type_name)
         if candidate.template.data.get("InstanceMarketOptions"):
             raise ApiError(
                 "InvalidLaunchTemplate", "A fleet's launch template must not contain InstanceMarketOptions"

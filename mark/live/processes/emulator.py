@@ -66,7 +66,7 @@ def emulated_aws(
     world, usual = WORLDS[settings.simulate.world], LambdaLimits()
     quotas = {code_of_quota(one.family, one.market): one.vcpus for one in world.quotas if settings.simulate.quotas}
     limits = replace(usual, concurrency=world.lambda_concurrency or usual.concurrency)
-    is_new = settings.service.aws.account == "new"
+    is_new = settings.service.aws.account != "grown"
     if is_new:
         quotas = dict(NEW)
         limits = replace(usual, concurrency=NEW_CONCURRENCY, memory_mb=NEW_MEMORY_MB)
@@ -88,6 +88,7 @@ def emulated_aws(
         quotas=quotas,
         listing_lag_s=NEW_LISTING_LAG_S if is_new else 0.0,
         sells_by_zone=is_new,
+        free_plan=settings.service.aws.account == "free",
         stress=settings.service.stress,
         port=port,
         closed=True,
