@@ -9,7 +9,15 @@ from pathlib import Path
 
 from rich.table import Table
 
-from mark.aws.account.preflight import caller, has_secret, is_verified, machine_image, mail_account, manifest_type
+from mark.aws.account.preflight import (
+    caller,
+    configuration_set,
+    has_secret,
+    is_verified,
+    machine_image,
+    mail_account,
+    manifest_type,
+)
 from mark.aws.outside_pause import read_pause
 from mark.aws.prices import type_facts
 from mark.aws.session import Aws
@@ -266,7 +274,9 @@ def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:
         return
     verified = is_verified(aws, mails.sender)
     if verified:
-        yield Finding(check="sender", state="ok", message=f"{mails.sender} is verified")
+        through = configuration_set(aws, mails.sender)
+        more = f", its mail goes through the configuration set {through}" if through else ""
+        yield Finding(check="sender", state="ok", message=f"{mails.sender} is verified{more}")
     else:
         detail = "is not verified yet" if verified is False else "is not known to SES"
         remedy = (

@@ -131,7 +131,7 @@ class EmulatedAws:
         for endless in (sources.run(), _sweep(machines)):
             self._tasks.append(asyncio.create_task(endless))
             self._tasks[-1].add_done_callback(_say_failure)
-        gate, authorizer = Gate(closed=config.closed), self._authorizer(machines)
+        gate, authorizer = Gate(closed=config.closed), self._authorizer(machines, ses)
         control = Control(
             clock=clock,
             machines=machines,
@@ -178,10 +178,11 @@ class EmulatedAws:
             key=config.key,
         )
 
-    def _authorizer(self, machines: Machines) -> Authorizer | None:
+    def _authorizer(self, machines: Machines, ses: Ses) -> Authorizer | None:
         if self._config.names is None:
             return None
-        account = Account(id=ACCOUNT, region=REGION, inventory=EmulatedInventory(machines.tags_of))
+        inventory = EmulatedInventory(machines.tags_of, ses.identity_of)
+        account = Account(id=ACCOUNT, region=REGION, inventory=inventory)
         return Authorizer(self._config.names, account)
 
     def _end_with(self, *ends: Callable[[], Awaitable[None] | None]) -> None:

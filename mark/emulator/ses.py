@@ -17,6 +17,7 @@ from email.utils import getaddresses, parseaddr
 from typing import Any
 from urllib.parse import unquote
 
+from mark.emulator.authorization.accesses import MailIdentity
 from mark.emulator.clock import ServiceClock
 from mark.emulator.config import REGION
 from mark.emulator.errors import ApiError, not_emulated
@@ -49,6 +50,7 @@ class Ses:
         self._clock = clock
         self._sandbox = True
         self._verified: dict[str, bool] = {}
+        self._configuration_sets: dict[str, str] = {}
         self._sent: list[Sent] = []
 
     def answer(self, method: str, path: str, body: bytes) -> dict[str, Any]:
@@ -61,11 +63,18 @@ class Ses:
         if (method, path) == ("GET", "/v2/email/account"):
             return self._account()
         if (method, path) == ("POST", "/v2/email/identities"):
-            return self._create(str(request["EmailIdentity"]))
+            return self._create(str(request["EmailIdentity"]), request.get("ConfigurationSetName", ""))
         found = IDENTITY.fullmatch(path)
         if found and method in {"GET", "DELETE"}:
             return self._identity(unquote(found[1]), delete=method == "DELETE")
         raise not_emulated(f"SES's {method} {path}")
+
+    def identity_of(self, address: str) -> MailIdentity | None:
+        """The identity that an address is, or else its domain; None where SES knows neither."""
+        found = next((one for one in (address, address.rpartition("@")[2]) if one in self._verified), None)
+        if found is None:
+            return None
+        return MailIdentity(name=found, configuration_set=self._configuration_sets.get(found, ""))
 
     def control(self, request: dict[str, Any]) -> dict[str, Any]:
         """Verify identities, leave the sandbox; what the outbox holds."""
@@ -93,10 +102,11 @@ class Ses:
             },
         }
 
-    def _create(self, identity: str) -> dict[str, Any]:
+    def _create(self, identity: str, configuration_set: str) -> dict[str, Any]:
         if identity in self._verified:
             raise ApiError("AlreadyExistsException", f"Email identity {identity} already exist.")
         self._verified[identity] = False
+        self._configuration_sets[identity] = configuration_set
         return self._shown(identity)
 
     def _identity(self, identity: str, *, delete: bool) -> dict[str, Any]:
@@ -111,6 +121,7 @@ class Ses:
         verified = self._verified[identity]
         return {
             "IdentityType": "EMAIL_ADDRESS" if "@" in identity else "DOMAIN",
+            "ConfigurationSetName": self._configuration_sets.get(identity) or None,
             "VerifiedForSendingStatus": verified,
             "VerificationStatus": "SUCCESS" if verified else "PENDING",
         }

@@ -126,7 +126,7 @@ NEVER_ASKED = {
         "s3:ListBucket",
     ): "without it S3 answers 403 for an object that is not there, which is no question",
     ("Versions", "s3:ListBucket"): "as above",
-    ("Sender", "ses:SendEmail"): "reports are whole messages; AWS documents either action for them",
+    ("Mail", "ses:SendEmail"): "reports are whole messages; AWS documents either action for them",
 }
 """Grants that no call on the emulated AWS asks for, and why they stay."""
 

@@ -16,6 +16,7 @@ import pytest
 from mark.aws.account.preflight import (
     available_zones,
     caller,
+    configuration_set,
     has_secret,
     is_on_free_plan,
     is_verified,
@@ -79,6 +80,7 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     world: World, there: Aws, called: Recorder
 ) -> None:
     world.client("ecr").create_repository(repositoryName="shop/agent")
+    world.client("sesv2").create_email_identity(EmailIdentity="example.org", ConfigurationSetName="all")
     world.mark("POST", "mail", {"verify": ["a@example.org"]})
 
     assert caller(there).account == "123456789012"
@@ -107,7 +109,9 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert manifest_type(there, f"{REGISTRY}/shop/agent:1") is None
     assert manifest_type(there, f"{REGISTRY}/shop/none:1") is None
     assert is_verified(there, "a@example.org") is True
-    assert is_verified(there, "b@example.org") is None
+    assert is_verified(there, "b@example.org") is False
+    assert is_verified(there, "b@example.net") is None
+    assert configuration_set(there, "b@example.org") == "all"
     assert mail_account(there).sandbox
     assert not has_secret(there, "mark/webhook")
     world.client("secretsmanager").create_secret(Name="mark/webhook", SecretString="x")
@@ -124,8 +128,15 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     take_role(there, node, "node").close()
     with pytest.raises(RetryLater):  # nobody's policies are known to this account
         list(simulate(there, node, statements("member", NAMES), region=NAMES.region, without=()))
-    ours = frozenset({("ecr", "CreateRepository"), ("secretsmanager", "CreateSecret"), ("sqs", "CreateQueue")})
-    several = replace(NAMES, repository="shop/*", sender="*@example.org")
+    ours = frozenset(
+        {
+            ("ecr", "CreateRepository"),
+            ("sesv2", "CreateEmailIdentity"),
+            ("secretsmanager", "CreateSecret"),
+            ("sqs", "CreateQueue"),
+        }
+    )
+    several = replace(NAMES, repository="shop/*")
     called.assert_permitted("doctor", several, by="", but=ours)
 
 

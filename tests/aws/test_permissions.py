@@ -19,6 +19,7 @@ from tests.aws.iam import NAMES, action_of, decided, reference
 
 PREFIXES = {
     *("LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Plans", "Reports"),
+    *("Mail", "MailIdentities"),
     "Trainings",
     "VersionFiles",
     "Versions",
@@ -221,11 +222,12 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
     assert found == {xform_name(call.action) for call in ROLES["deployer"]}
 
 
-def test_a_report_is_from_an_address_or_its_verified_domain() -> None:
-    names = Names(service="shop", region="eu-west-1", account="123456789012", sender="mark@example.com")
-    [sends] = [item for item in statements("report", names) if item.sid == "Sender"]
-    where = "arn:aws:ses:eu-west-1:123456789012:identity"
-    assert sends.resources == (f"{where}/mark@example.com", f"{where}/example.com")
+def test_a_report_is_from_its_sender_whichever_identities_ses_asks_for() -> None:
+    [sends] = of("report", "ses:SendRawEmail")
+    where = f"arn:aws:ses:{NAMES.region}:{NAMES.account}"
+    assert sends.resources == (f"{where}:identity/*", f"{where}:configuration-set/*")
+    assert sends.conditions == {"StringEquals": {"ses:FromAddress": NAMES.sender}}
+    assert not [one for one in statements("report", replace(NAMES, sender="")) if one.sid == "Mail"]
 
 
 @pytest.mark.parametrize("role", ["controller", "gateway", "profiler", "warm"])

@@ -16,7 +16,7 @@ from mark.emulator.authorization.accesses import RULES
 from mark.emulator.config import ACCOUNT, REGION
 from tests.emulator.conftest import World, fleet, template
 
-NAMES = Names(service="demo", region=REGION, account=ACCOUNT, bucket="mark-demo-archive")
+NAMES = Names(service="demo", region=REGION, account=ACCOUNT, bucket="mark-demo-archive", sender="from@a.example")
 
 
 @pytest.fixture
@@ -80,6 +80,21 @@ def test_what_a_role_is_not_granted_is_refused_in_the_services_own_code(
     as_role: Callable[..., Any], role: str, service: str, call: Callable[[Any], Any], code: str
 ) -> None:
     assert refusal(lambda: call(as_role(role, service))) == code
+
+
+@pytest.mark.parametrize("role", ["report", "snapshot-report"])
+def test_a_report_is_mailed_whoever_is_an_identity_and_from_its_sender_alone(
+    judged: World, as_role: Callable[..., Any], role: str
+) -> None:
+    """In the sandbox every recipient is one, and each identity may have a configuration set."""
+    judged.client("sesv2").create_email_identity(EmailIdentity="a.example", ConfigurationSetName="all")
+    judged.mark("POST", "mail", {"verify": ["a.example", "to@b.example"]})
+    client, raw = as_role(role, "sesv2"), {"Raw": {"Data": b"Subject: spend\n\n1 USD"}}
+    to = {"ToAddresses": ["to@b.example"]}
+    assert client.send_email(FromEmailAddress="from@a.example", Destination=to, Content=raw)["MessageId"]
+    another = refusal(lambda: client.send_email(FromEmailAddress="x@a.example", Destination=to, Content=raw))
+    assert another == "AccessDeniedException"
+    judged.client("sesv2").delete_email_identity(EmailIdentity="a.example")
 
 
 def test_a_launch_must_tag_what_it_makes_and_start_from_an_own_template(

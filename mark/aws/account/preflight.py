@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import code_of, translated
 from mark.aws.prices import ARCHITECTURES
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError, Misconfigured
+
+if TYPE_CHECKING:
+    from mypy_boto3_sesv2.type_defs import GetEmailIdentityResponseTypeDef
 
 ZONE, NOT_IN = "availability-zone", "not-opted-in"
 _IMAGE = re.compile(
@@ -141,9 +145,14 @@ def mail_account(aws: Aws) -> MailAccount:
 
 def is_verified(aws: Aws, sender: str) -> bool | None:
     """True where mail may be sent from an address, by itself or by its domain; None where SES knows neither."""
-    known = [_verified(aws, name) for name in (sender, sender.partition("@")[2])]
-    told = [found for found in known if found is not None]
-    return any(told) if told else None
+    known = [told for name in _identities(sender) if (told := _identity(aws, name)) is not None]
+    return any(told.get("VerifiedForSendingStatus", False) for told in known) if known else None
+
+
+def configuration_set(aws: Aws, sender: str) -> str:
+    """The configuration set that mail of an address goes through; empty where there is none."""
+    known = [told for name in _identities(sender) if (told := _identity(aws, name)) is not None]
+    return known[0].get("ConfigurationSetName", "") if known else ""
 
 
 def manifest_type(aws: Aws, image: str) -> str | None:
@@ -171,10 +180,14 @@ def manifest_type(aws: Aws, image: str) -> str | None:
     return there[0].get("imageManifestMediaType", "")
 
 
-def _verified(aws: Aws, identity: str) -> bool | None:
+def _identities(address: str) -> tuple[str, str]:
+    return address, address.partition("@")[2]
+
+
+def _identity(aws: Aws, name: str) -> GetEmailIdentityResponseTypeDef | None:
     try:
         with translated():
-            return bool(aws.mail.get_email_identity(EmailIdentity=identity).get("VerifiedForSendingStatus", False))
+            return aws.mail.get_email_identity(EmailIdentity=name)
     except MarkError as error:
         if code_of(error) in NOT_THERE:
             return None

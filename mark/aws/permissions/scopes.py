@@ -154,10 +154,6 @@ def _mappings_of_own(names: Names) -> Conditions:
     return {"ArnLike": {"lambda:FunctionArn": list(_functions(names))}}
 
 
-def _identities(sender: str) -> tuple[str, ...]:
-    return (sender, sender.partition("@")[2]) if sender else ()
-
-
 def _everything(_: Names) -> tuple[str, ...]:
     return ("*",)
 
@@ -312,10 +308,15 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _always,
             "the report's schedule",
         ),
-        "Sender": (
-            lambda n: tuple(n.arn("ses", f"identity/{who}") for who in _identities(n.sender)),
+        "Mail": (
+            lambda n: tuple(n.arn("ses", f"{kind}/*") for kind in ("identity", "configuration-set") if n.sender),
+            lambda n: {"StringEquals": {"ses:FromAddress": n.sender}},
+            "reports, from their sender alone: SES asks about recipients, too, and about its configuration set",
+        ),
+        "MailIdentities": (
+            lambda n: (n.arn("ses", "identity/*"),) if n.sender else (),
             _always,
-            "who reports are from: SES looks for the address, or for its domain where that is verified",
+            "whether the sender is verified, by address or domain, and in the sandbox each recipient",
         ),
         "Record": (_zone, _own_record, "the name that clients call, and no other in its zone"),
         "Records": (_zone, _always, "the names of the zone that holds the service's"),

@@ -23,7 +23,7 @@ _BESIDE = {
     "OutsidePause": ("ssm:GetParameter",),
     "Record": ("route53:ChangeResourceRecordSets",),
     "Records": ("route53:ListResourceRecordSets",),
-    "Sender": ("ses:SendEmail", "ses:SendRawEmail"),
+    "Mail": ("ses:SendEmail", "ses:SendRawEmail"),
     "SpotRole": ("iam:CreateServiceLinkedRole",),
     "TagLaunched": ("ec2:CreateTags",),
 }

@@ -31,6 +31,14 @@ class TemplateFound:
     data: Params
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailIdentity:
+    """An address or a domain that SES knows, and the configuration set that its mail goes through."""
+
+    name: str
+    configuration_set: str = ""
+
+
 class Inventory(Protocol):
     """Inventory of the account, as far as conditions ask for it; None for what is not there."""
 
@@ -45,6 +53,9 @@ class Inventory(Protocol):
 
     def function_of_mapping(self, mapping: str) -> str | None:
         """The ARN of the function that an event source mapping calls."""
+
+    def mail_identity(self, address: str) -> MailIdentity | None:
+        """The identity of SES that an address is, or is of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,10 +384,22 @@ def _on_secret(action: str) -> Rule:
 
 
 def _send(account: Account, params: Params) -> Iterator[Access]:
-    """Mail made of parts is SendEmail, a whole message SendRawEmail. Who says no sender asks for any of them."""
+    """Mail made of parts is SendEmail, a whole message SendRawEmail. Who says no sender asks for any of them.
+
+    Beside the sender's identity it asks for each recipient's, where it is one, as all are in the sandbox
+    (aws/aws-sdk-js #3641, cloudposse/terraform-aws-ses #40), and for the sender's configuration set (aws/aws-cdk
+    #34402).
+    """
     action = "ses:SendRawEmail" if "Raw" in params["Content"] else "ses:SendEmail"
     sender = str(params.get("FromEmailAddress", "*")).rpartition("<")[2].rstrip(">")
-    yield Access(action=action, resource=account.arn("ses", f"identity/{sender}"))
+    identity = account.inventory.mail_identity(sender) or MailIdentity(name=sender)
+    to = (address for addresses in params.get("Destination", {}).values() for address in addresses)
+    known = (account.inventory.mail_identity(address) for address in to)
+    asked = [f"identity/{one.name}" for one in (identity, *known) if one is not None]
+    if identity.configuration_set:
+        asked.append(f"configuration-set/{identity.configuration_set}")
+    for resource in dict.fromkeys(asked):
+        yield Access(action=action, resource=account.arn("ses", resource), context={"ses:FromAddress": (sender,)})
 
 
 _QUEUE, _RULE = "arn:aws:sqs:{here}:{name}", "arn:aws:events:{here}:rule/{name}"

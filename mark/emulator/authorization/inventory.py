@@ -6,17 +6,22 @@ from collections.abc import Callable, Mapping
 
 from moto.awslambda.exceptions import UnknownFunctionException
 
-from mark.emulator.authorization.accesses import Params, Tags, TemplateFound
+from mark.emulator.authorization.accesses import MailIdentity, Params, Tags, TemplateFound
 from mark.emulator.ec2.launch_templates import find_template
 from mark.emulator.errors import ApiError
 from mark.emulator.moto_parts import backend_of
 
 
 class EmulatedInventory:
-    """Inventory of moto's account; `instance_tags`: of an instance by its id, None where there is none."""
+    """Inventory of moto's account; `instance_tags` and `mail_identity`: as `Inventory` has them."""
 
-    def __init__(self, instance_tags: Callable[[str], Tags | None]) -> None:
+    def __init__(
+        self,
+        instance_tags: Callable[[str], Tags | None],
+        mail_identity: Callable[[str], MailIdentity | None] = lambda _: None,
+    ) -> None:
         self.instance_tags = instance_tags
+        self.mail_identity = mail_identity
 
     def function_tags(self, name: str) -> Tags | None:
         """See `Inventory`."""
