@@ -37,13 +37,17 @@ TLS = "ELBSecurityPolicy-TLS13-1-2-2021-06"
 
 
 def wait_for_answers(group: aws_autoscaling.CfnAutoScalingGroup, count: int) -> None:
-    """Let a deployment of the group wait for its instances' signals: of all when it is made, one by one later."""
+    """Let a deployment wait for the signals of the group's machines: all when it is made, one by one later.
+
+    A single machine is replaced in place: a new account's 5 vCPUs have no room for a second beside the fleet.
+    """
+    group.max_size = str(count + (count > 1))
     signals = CfnResourceSignal(count=count, timeout=f"PT{SIGNAL_MIN}M")
     group.cfn_options.creation_policy = CfnCreationPolicy(resource_signal=signals)
     group.cfn_options.update_policy = CfnUpdatePolicy(
         auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
             max_batch_size=1,
-            min_instances_in_service=count,
+            min_instances_in_service=count if count > 1 else 0,
             min_successful_instances_percent=100,
             pause_time=f"PT{SIGNAL_MIN}M",
             suspend_processes=["AZRebalance", "ReplaceUnhealthy"],
@@ -99,7 +103,7 @@ class GatewaysStack(ServiceStack):
             self,
             GROUP,
             min_size=str(count),
-            max_size=str(count + 1),
+            max_size=str(count),
             desired_capacity=str(count),
             vpc_zone_identifier=place.subnets,
             health_check_type="ELB",

@@ -47,7 +47,7 @@ class NodesStack(ServiceStack):
             self,
             GROUP,
             min_size=str(count),
-            max_size=str(count + 1),
+            max_size=str(count),
             desired_capacity=str(count),
             vpc_zone_identifier=place.subnets,
             health_check_type="EC2",

@@ -173,14 +173,32 @@ def sized(settings: Settings, *, models: int = 1) -> Settings:
     )
 
 
-def front_machines(settings: Settings, *, models: int = 1) -> tuple[InstanceType, int]:
-    """Type and count of the machines that stand before the fleet: nodes of `lean`, gateways of `ha`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontMachines:
+    """Machines that stand before the fleet, on demand: nodes of `lean`, gateways of `ha`."""
+
+    name: Literal["nodes", "gateways"]
+    instance_type: InstanceType
+    count: int
+
+    @property
+    def vcpus(self) -> int:
+        """VCPUs of all at once: an update starts one more, but replaces a single machine in place."""
+        return (self.count + (self.count > 1)) * self.instance_type.vcpus
+
+
+def front_machines(settings: Settings, *, models: int = 1) -> FrontMachines:
+    """The machines before the fleet of a service with so many models."""
     settings = sized(settings, models=models)
     rollout = settings.rollout
     lean = rollout.shape == "lean"
     name = rollout.node.instance_type if lean else rollout.gateway.instance_type
     assert name is not None, "sized"
-    return _known(name, settings), rollout.nodes if lean else settings.service.gateway_count
+    return FrontMachines(
+        name="nodes" if lean else "gateways",
+        instance_type=_known(name, settings),
+        count=rollout.nodes if lean else settings.service.gateway_count,
+    )
 
 
 def peak_load(settings: Settings) -> PeakLoad:

@@ -30,6 +30,7 @@ from mark.deployment.deployment_plan import (
     refuse_stuck,
     with_change_sets,
 )
+from mark.deployment.doctor_quotas import require_quota_of_front
 from mark.deployment.images import remedy_of, rollout_images, unfit_for_processors
 from mark.deployment.show import EventLog, offerings_line, plan_document, plan_table
 from mark.deployment.spending import spending_line
@@ -77,6 +78,7 @@ def deploy(settings: Settings, *, yes: bool) -> None:
         compared = compare(account.stacks, synthesis, service)
         refuse_stuck(compared)
         refuse_images(settings, synthesis.models, account.aws)
+        require_quota_of_front(settings, len(synthesis.models), account.aws)
         plans = tuple(with_change_sets(compared, account.stacks, synthesis, tags_of(settings)))
         work = [plan for plan in plans if plan.act != "keep"]
         if not work:

@@ -105,7 +105,7 @@ def _findings(
         ("zones", lambda: check_zones(settings, aws)),
         ("egress", lambda: check_way_out(settings, aws)),
         ("plan", lambda: check_plan(settings, models, aws)),
-        ("vCPU quotas", lambda: check_vcpus(models, aws)),
+        ("vCPU quotas", lambda: check_vcpus(settings, models, aws)),
         ("Lambda", lambda: check_lambda(settings, models, aws)),
         ("instance types", lambda: check_types(prices, models, aws)),
         ("types by zone", lambda: check_types_by_zone(settings, types_of(models), aws)),

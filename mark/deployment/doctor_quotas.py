@@ -15,9 +15,11 @@ from mark.config.footprint import front_machines
 from mark.config.rollout import FUNCTION_MIB
 from mark.config.settings import Settings
 from mark.deployment.findings import Finding
+from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market, Offering
 from mark.domain.quota import quota_family
 from mark.live.models import LiveModel
+from mark.report.terminal import note
 
 LAMBDA_QUOTA = "L-B99A9384"
 """Lambda's concurrent executions in Service Quotas."""
@@ -31,7 +33,7 @@ def check_plan(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Ite
         yield Finding(check="plan", state="ok", message="the account may launch every type")
         return
     may = free_plan_types(aws)
-    front, _ = front_machines(settings, models=len(models))
+    front = front_machines(settings, models=len(models)).instance_type
     needs = {model.name: {item.instance_type.name for item in model.served.offerings} for model in models}
     refused = sorted({front.name}.union(*needs.values()) - may)
     stuck = [name for name, types in {**needs, "the service itself": {front.name}}.items() if not types & may]
@@ -47,26 +49,53 @@ def check_plan(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Ite
         yield Finding(check="plan", state="ok", message="AWS's Free plan, which launches all that may be rented")
 
 
-def check_vcpus(models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
-    """Each quota that an offering counts against: whether it holds one instance, and the load that came before."""
+def check_vcpus(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
+    """Each quota that machines count against: the service's own, one instance, and the load that came before."""
     quotas = {(item.family, item.market): item.vcpus for item in read_quotas(aws)}
-    for (family, market), needs in sorted(_by_pool(models).items()):
+    front = front_machines(settings, models=len(models))
+    of_front = quota_family(front.instance_type.name, Market.ON_DEMAND), Market.ON_DEMAND
+    pools = _by_pool(models)
+    for family, market in sorted({*pools, of_front}):
         name = f"vCPUs {family or 'of other families'} {market.value}"
-        limit = quotas.get((family, market))
+        limit, needs = quotas.get((family, market)), pools.get((family, market), [])
         if limit is None:
             yield Finding(check=name, state="unknown", message="the account lists no quota of these types")
             continue
-        smallest = min(item.instance_type.vcpus for _, item in needs)
+        taken = front.vcpus if (family, market) == of_front else 0
+        beside = f", of which {front.name} take {taken} during an update" if taken else ""
+        smallest = min((item.instance_type.vcpus for _, item in needs), default=0)
         needed = _vcpus_for_all(needs)
-        remedy = _ask_for("ec2", code_of_quota(family, market), math.ceil(max(smallest, HEADROOM * needed)))
-        if limit < smallest:
-            detail = f"{limit:g}: not one instance; the smallest offering has {smallest}"
+        wanted = math.ceil(max(taken + smallest, HEADROOM * (taken + needed)))
+        remedy = _ask_for("ec2", code_of_quota(family, market), wanted)
+        if limit < taken + smallest:
+            detail = f"{limit:g}{beside}: not one instance; the smallest offering has {smallest}"
             yield Finding(check=name, state="error", message=detail, remedy=remedy)
-        elif limit < needed:
-            detail = f"{limit:g}; the load that came before takes {needed} with these types alone"
+        elif limit < taken + needed:
+            detail = f"{limit:g}{beside}; the load that came before takes {needed} with these types alone"
             yield Finding(check=name, state="warning", message=detail, remedy=remedy)
         else:
-            yield Finding(check=name, state="ok", message=f"{limit:g}")
+            yield Finding(check=name, state="ok", message=f"{limit:g}{beside}")
+
+
+def require_quota_of_front(settings: Settings, models: int, aws: Aws) -> None:
+    """Misconfigured where the account's quota does not hold the machines before the fleet while they are updated.
+
+    Quotas that cannot be read are no reason to stop: `mark doctor` says so.
+    """
+    front = front_machines(settings, models=models)
+    family = quota_family(front.instance_type.name, Market.ON_DEMAND)
+    try:
+        quotas = read_quotas(aws)
+    except MarkError as error:
+        note(f"the vCPU quotas cannot be read: {error}")
+        return
+    for one in quotas:
+        if (one.family, one.market) == (family, Market.ON_DEMAND) and one.vcpus < front.vcpus:
+            raise Misconfigured(
+                f"the account's quota of {family} vCPUs on demand is {one.vcpus:g}, and {front.name} of the type "
+                f"{front.instance_type.name} take {front.vcpus} during an update: "
+                f"{_ask_for('ec2', code_of_quota(family, one.market), 2 * front.vcpus)}"
+            )
 
 
 def check_lambda(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:

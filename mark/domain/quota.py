@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from mark.domain.offering import Market
@@ -31,6 +31,15 @@ class VcpuQuota:
 
 
 Quotas = tuple[VcpuQuota, ...]
+
+
+def quotas_beside(quotas: Quotas, instance_type: str, vcpus: float) -> Quotas:
+    """What machines of the type, which run on demand and take so many vCPUs, leave of the quotas."""
+    own = quota_family(instance_type, Market.ON_DEMAND), Market.ON_DEMAND
+    return tuple(
+        replace(one, vcpus=max(0.0, one.vcpus - vcpus)) if (one.family, one.market) == own else one
+        for one in quotas
+    )
 
 
 @cache

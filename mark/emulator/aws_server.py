@@ -144,7 +144,9 @@ class EmulatedAws:
             authorizer=authorizer,
             open_gate=gate.open,
         )
-        limits = AccountLimits(config.quotas, config.lambdas.concurrency, free_plan=config.free_plan)
+        limits = AccountLimits(
+            config.quotas, config.lambdas.concurrency, free_plan=config.free_plan, front=config.front
+        )
         commitments = AccountCommitments(config.commitments, [*config.types.values()])
         ec2 = Ec2Api(
             machines,

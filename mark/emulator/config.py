@@ -68,7 +68,7 @@ class EmulatedAwsConfig:
     a fleet's order that comes again is answered with nothing in it; 0 for listings that are exact.
     `commitments`: Savings Plans and reservations that the account has.
     `sells_by_zone`: types are had only in the zones that AWS sells them in. `key`: the account's: no call is
-    answered that another has signed. None: any key does. `free_plan`: see `AccountLimits`.
+    answered that another has signed. None: any key does. `free_plan` and `front`: see `AccountLimits`.
     """
 
     types: Mapping[str, InstanceType]
@@ -91,6 +91,7 @@ class EmulatedAwsConfig:
     listing_lag_s: float = 0.0
     sells_by_zone: bool = False
     free_plan: bool = False
+    front: tuple[InstanceType, int] | None = None
     key: AccessKey | None = None
     kill_after_s: float = 2.0
     restart_after_s: float = 1.0

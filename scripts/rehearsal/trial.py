@@ -196,7 +196,9 @@ def _up(there: RehearsalFolder, token: str) -> Iterator[str]:
         "tls_key": KEY,
         "aws": {"account": "free"},
     }
-    (there.folder / HERE).write_text(yaml.safe_dump({"service": service}), encoding="utf-8")
+    (there.folder / HERE).write_text(
+        yaml.safe_dump({"service": service, "rollout": {"nodes": 1}}), encoding="utf-8"
+    )
     beside.bare("up", "--detach", "--config", HERE)
     try:
         yield f"127.0.0.1:{port}"

@@ -37,6 +37,7 @@ from mark.aws.outside_pause import read_pause
 from mark.aws.permissions.calls import CALLS, ROLES
 from mark.aws.session import Aws
 from mark.aws.trainings import fetch_result, order_training
+from mark.config.settings import Settings
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.policy import StandbyPolicy
 from mark.controller.recovery import Recovered, recover
@@ -400,7 +401,7 @@ RUNS: dict[tuple[str, str], Callable[[Aws], list[str]]] = {
     ("ec2", "DescribeReservedInstances"): owning,
     ("savingsplans", "DescribeSavingsPlanRates"): owning,
     ("savingsplans", "DescribeSavingsPlans"): owning,
-    ("service-quotas", "ListServiceQuotas"): lambda there: [str(known_quotas(there))],
+    ("service-quotas", "ListServiceQuotas"): lambda there: [str(known_quotas(there, Settings()))],
     ("sqs", "ChangeMessageVisibilityBatch"): closing,
     ("sqs", "DeleteMessageBatch"): acknowledging,
     ("sqs", "GetQueueAttributes"): lambda there: [read_alerts(there, "shop").unknown],

@@ -217,6 +217,8 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
         found |= {"describe_images"}
     if "holds_object(" in text:
         found |= {"head_object"}
+    if "read_quotas(" in text:
+        found |= {"list_service_quotas"}
     if "available_zones" in text:
         found |= {"describe_availability_zones", "describe_subnets"}
     assert found == {xform_name(call.action) for call in ROLES["deployer"]}

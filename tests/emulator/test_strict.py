@@ -44,6 +44,16 @@ def test_a_fleet_gets_what_the_quota_leaves_and_hears_of_the_rest(start: Callabl
     assert [error["ErrorCode"] for error in spot["Errors"]] == ["MaxSpotInstanceCountExceeded"]
 
 
+def test_machines_before_the_fleet_take_of_the_quota_on_demand(start: Callable[..., World]) -> None:
+    """Nodes are processes here, and instances that count on AWS."""
+    world = start(quotas={STANDARD: 5.0, STANDARD_SPOT: 5.0}, front=(TYPES["m5.large"], 1))
+    made = template(world)
+    got = fleet(world, made, count=2)
+    assert len(ids_of(got)) == 1
+    assert [error["ErrorCode"] for error in got["Errors"]] == ["VcpuLimitExceeded"]
+    assert len(ids_of(fleet(world, made, count=2, market="spot"))) == 2
+
+
 def test_the_zones_of_a_fleet_share_a_quota(start: Callable[..., World]) -> None:
     world = start(quotas={STANDARD: 5.0})
     zones = [{"AvailabilityZone": f"us-east-1{zone}"} for zone in "ab"]

@@ -11,12 +11,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from aws_cdk import App, Stack, aws_autoscaling
 
+from infra.app import what_is_missing
 from infra.roles import store_secret
+from infra.stacks.gateways import wait_for_answers
 from mark.aws.names import AGENTS_PASSWORD
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import needs
-from mark.config.footprint import footprint_of
+from mark.config.footprint import footprint_of, front_machines
+from mark.config.settings import Settings
 from mark.deployment.synth import Synthesis, synthesise
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.live.aws_resources import launches_of
@@ -104,7 +108,7 @@ def test_the_mailed_report_needs_neither_network_nor_endpoint(lean: dict[str, Te
         one for name, one in of_type(lean["functions"], "AWS::IAM::Role").items() if name.startswith("Report")
     ]
     written = plain(role["Policies"][0]["PolicyDocument"]["Statement"])
-    assert {one["Sid"] for one in written} == {"Journals", "Lease", "Logs", "Reports", "Sender"}
+    assert {one["Sid"] for one in written} == {"Journals", "Lease", "Logs", "Mail", "Reports"}
 
 
 def test_the_probe_reaches_https_in_the_network_and_nothing_else(lean: dict[str, Template]) -> None:
@@ -133,6 +137,23 @@ def test_the_probe_gets_in_where_clients_are_named_that_leave_the_network_out(
         assert plain(rule["SourceSecurityGroupId"]) == f"<{name}.GroupId>"
         assert rule["GroupId"] == {"Fn::ImportValue": f"mark-shop-{entrance}-group"}
         assert (rule["FromPort"], rule["ToPort"], rule["IpProtocol"]) == (443, 443, "tcp")
+
+
+@pytest.mark.parametrize(("nodes", "stay", "most"), [(1, 0, 1), (2, 2, 3)])
+def test_an_update_replaces_two_nodes_one_by_one_and_a_single_one_in_place(
+    nodes: int, stay: int, most: int
+) -> None:
+    """A new account's 5 vCPUs hold a node and an instance, and no second node beside them."""
+    if lacking := what_is_missing():
+        pytest.skip(lacking)
+    app = App()
+    stack = Stack(app, "nodes")
+    size = {"min_size": str(nodes), "max_size": str(nodes), "desired_capacity": str(nodes)}
+    wait_for_answers(aws_autoscaling.CfnAutoScalingGroup(stack, "Nodes", **size), nodes)
+    group = app.synth().get_stack_by_name("nodes").template["Resources"]["Nodes"]
+    assert group["UpdatePolicy"]["AutoScalingRollingUpdate"]["MinInstancesInService"] == stay
+    assert group["Properties"]["MaxSize"] == str(most)
+    assert front_machines(Settings.model_validate({"rollout": {"nodes": nodes}})).vcpus == 2 * most
 
 
 @pytest.mark.parametrize("shape", ["lean_synthesis", pytest.param("trial_synthesis", marks=pytest.mark.slow)])

@@ -198,6 +198,7 @@ DEPLOYER = (
     Call("route53", "ListResourceRecordSets", "removal: whether the nodes' name is there"),
     Call("s3", "HeadObject", "whether a bundle is there"),
     Call("s3", "PutObject", "bundles, and templates too long for a call"),
+    Call("service-quotas", "ListServiceQuotas", "whether nodes or gateways fit the account's vCPUs"),
     Call("ssm", "DeleteParameter", "the rollout is over"),
     Call("ssm", "DeleteParameter", "removal: a pause from outside goes with the service", within="OutsidePause"),
     Call("ssm", "GetParameter", "whether another rollout is under way"),

@@ -59,10 +59,19 @@ class AccountLimits:
     """Quotas, the plan, and Lambda's limits of the account.
 
     `quotas`: code -> value, where it is not the usual one. `concurrency`: Lambda's calls at once. `free_plan`: on
-    AWS's Free plan, whose accounts launch no type but those that `is_free_tier` names.
+    AWS's Free plan, whose accounts launch no type but those that `is_free_tier` names. `front`: type and count of
+    machines on demand that count against quotas and are processes here, a service's nodes or gateways.
     """
 
-    def __init__(self, quotas: Mapping[str, float], concurrency: int, *, free_plan: bool = False) -> None:
+    def __init__(
+        self,
+        quotas: Mapping[str, float],
+        concurrency: int,
+        *,
+        free_plan: bool = False,
+        front: tuple[InstanceType, int] | None = None,
+    ) -> None:
+        self._front = () if front is None else (front,)
         self._free_plan = free_plan
         self._quotas = {code: (name, quotas.get(code, value)) for code, (name, value) in sorted(USUAL.items())}
         self._concurrency = concurrency
@@ -87,6 +96,8 @@ class AccountLimits:
             and one.spec.market is market
             and quota_family(one.spec.instance_type.name, market) == family
         )
+        if market is Market.ON_DEMAND:
+            more = (*self._front, *more)
         taken += sum(kind.vcpus * count for kind, count in more if quota_family(kind.name, market) == family)
         return sys.maxsize if math.isinf(quota) else max(0, math.floor((quota - taken) / item.vcpus))
 

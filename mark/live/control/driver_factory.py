@@ -231,7 +231,7 @@ class DriverFactory:
             lease=self._lease,
             now=now,
             read=retraining.read,
-            quotas=lambda: known_quotas(self._aws),
+            quotas=lambda: known_quotas(self._aws, self._settings),
         )
 
     def warmer(self, model: LiveModel, clock: ServiceClock) -> Warmer:

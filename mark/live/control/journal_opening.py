@@ -17,6 +17,8 @@ from pathlib import Path
 
 from mark.aws.account.quotas import read_quotas
 from mark.aws.session import Aws
+from mark.config.footprint import front_machines
+from mark.config.served import served_models
 from mark.config.settings import Settings
 from mark.controller.journal import BrokenLine, Header, Tick, header_line, read_journal, same_policy
 from mark.controller.placement_journal import Decided, decided, read_placements
@@ -25,7 +27,7 @@ from mark.domain.demand import KEEP_HISTORY, Demand
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.host_spec import SHARED
 from mark.domain.lease import Lease
-from mark.domain.quota import Quotas
+from mark.domain.quota import Quotas, quotas_beside
 from mark.live.background.archive import may_drop
 from mark.live.models import LiveModel
 from mark.store.journal import StoreJournal
@@ -187,10 +189,16 @@ def _opened(model: LiveModel, header: Header, journal: StoreJournal, recovered: 
     )
 
 
-def known_quotas(aws: Aws) -> Quotas | None:
-    """The account's vCPU quotas; None where AWS does not tell them."""
+def fleet_quotas(aws: Aws, settings: Settings) -> Quotas:
+    """The account's vCPU quotas, less what the machines before the fleet take. Errors as AWS has them."""
+    front = front_machines(settings, models=len(served_models(settings)))
+    return quotas_beside(read_quotas(aws), front.instance_type.name, front.vcpus)
+
+
+def known_quotas(aws: Aws, settings: Settings) -> Quotas | None:
+    """The vCPU quotas of the fleet; None where AWS does not tell them."""
     try:
-        return read_quotas(aws)
+        return fleet_quotas(aws, settings)
     except MarkError as error:
         log.warning("the account's quotas cannot be read", extra={"why": str(error)})
         return None

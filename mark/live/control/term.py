@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 
 from mark.aws.account.commitments import read_commitments
-from mark.aws.account.quotas import read_quotas
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
@@ -30,6 +29,7 @@ from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.commitment_watch import CommitmentWatch
 from mark.live.control.driver_factory import MakeDriver, MakeHosts, ModelForecasters, Shared, no_hosts
+from mark.live.control.journal_opening import fleet_quotas
 from mark.live.control.quota_watch import QuotaWatch
 from mark.live.control.service_driver import ServiceDriver
 from mark.live.control.shared_cap import shared_cap
@@ -148,7 +148,7 @@ class Term:
         )
         watch.poll()
         quotas = QuotaWatch(
-            partial(read_quotas, self._aws),
+            partial(fleet_quotas, self._aws, self._settings),
             clock=ServiceClock(self._store),
             record=lambda why: self._background.record("reading the account's quotas", why),
         )

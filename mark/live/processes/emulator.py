@@ -19,6 +19,7 @@ from mark.aws.names import TRAIN, name_of
 from mark.aws.permissions.policies import Names
 from mark.catalog.load import load_prices
 from mark.cloudmodel.world import WORLDS
+from mark.config.footprint import front_machines
 from mark.config.served import model_names
 from mark.config.settings import Settings, cache_dir
 from mark.config.training import trains_in_function
@@ -70,6 +71,7 @@ def emulated_aws(
     if is_new:
         quotas = dict(NEW)
         limits = replace(usual, concurrency=NEW_CONCURRENCY, memory_mb=NEW_MEMORY_MB)
+    front = front_machines(settings, models=len(model_names(settings)))
     return EmulatedAwsConfig(
         types={item.name: item for item in prices.types},
         draws=Draws(
@@ -89,6 +91,7 @@ def emulated_aws(
         listing_lag_s=NEW_LISTING_LAG_S if is_new else 0.0,
         sells_by_zone=is_new,
         free_plan=settings.service.aws.account == "free",
+        front=(front.instance_type, front.count),
         stress=settings.service.stress,
         port=port,
         closed=True,

@@ -16,7 +16,7 @@ from mark.controller.state import NoteKind, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState
 from mark.domain.offering import Market
-from mark.domain.quota import VcpuQuota, quota_family
+from mark.domain.quota import VcpuQuota, quota_family, quotas_beside
 from tests.controller.builders import (
     LARGE,
     POLICY,
@@ -65,6 +65,14 @@ def test_what_is_taken_stays_within_every_quota(quotas, counts, wanted) -> None:
         if taken < count:  # it was cut: not one more would fit
             more = {**counts, item.name: counts[item.name] + 1}
             assert any(used(more, quota) > quota.vcpus for quota in quotas)
+
+
+@given(quotas=QUOTAS, vcpus=st.integers(0, 80))
+def test_machines_before_the_fleet_leave_the_rest_of_their_own_quota_alone(quotas, vcpus) -> None:
+    on_demand, *others = quotas
+    left, *same = quotas_beside(quotas, "t4g.small", vcpus)
+    assert left.vcpus == max(0.0, on_demand.vcpus - vcpus)
+    assert same == others
 
 
 @given(quotas=QUOTAS, counts=COUNTS)

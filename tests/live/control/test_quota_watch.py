@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+import pytest
+
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
 from mark.domain.quota import STANDARD, Quotas, VcpuQuota
+from mark.live.control import journal_opening
+from mark.live.control.journal_opening import fleet_quotas
 from mark.live.control.quota_watch import AGAIN_S, EACH_S, QuotaWatch
 from tests.aws.builders import HandClock
 
@@ -21,6 +28,17 @@ class Account:
         if self.refuses:
             raise Misconfigured("ListServiceQuotas: AccessDenied")
         return (VcpuQuota(family=STANDARD, market=Market.ON_DEMAND, vcpus=self.vcpus),)
+
+
+@pytest.mark.parametrize(("nodes", "left"), [(1, 3.0), (2, 0.0)])
+def test_a_fleet_leaves_its_nodes_the_vcpus_of_an_update(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, left: float
+) -> None:
+    """Of two vCPUs each; one more of two nodes begins before the old ones end. Spot has a quota of its own."""
+    account, spot = Account(), VcpuQuota(family=STANDARD, market=Market.SPOT, vcpus=5.0)
+    monkeypatch.setattr(journal_opening, "read_quotas", lambda _aws: (*account.read(), spot))
+    settings, there = Settings.model_validate({"rollout": {"nodes": nodes}}), cast("Any", None)
+    assert [one.vcpus for one in fleet_quotas(there, settings)] == [left, 5.0]
 
 
 def test_quotas_are_read_at_once_and_then_each_hour() -> None:
