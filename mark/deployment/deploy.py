@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
+from mark.aws.account.linked_roles import linked_services, make_linked_roles
 from mark.aws.account.preflight import manifest_type
 from mark.aws.errors import translated
 from mark.aws.names import name_of
@@ -40,6 +41,7 @@ from mark.deployment.zones import in_zones
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.models.versions import shown
+from mark.domain.offering import Market
 from mark.live.local.first_price import ASK_ABOVE_USD_PER_HOUR, FirstPrice, first_price
 from mark.live.models import LiveModel
 from mark.live.version_bundles import upload
@@ -97,6 +99,7 @@ def deploy(settings: Settings, *, yes: bool) -> None:
             _discard(account.stacks, work)
             show("nothing was changed")
             return
+        _prepare_account(account, settings, synthesis.models)
         _carry_out(account, settings, synthesis, work, held)
         _say_where(account.stacks, settings)
 
@@ -116,6 +119,19 @@ def _refuse_emulated(settings: Settings) -> None:
             f"{', '.join(emulated)}: an emulated backend answers zeros, on instances that are paid for; name what "
             "runs the model (service.serve[].backend), or take it out of service.serve"
         )
+
+
+def _prepare_account(account: Account, settings: Settings, models: Sequence[LiveModel]) -> None:
+    """Make the roles of AWS's services that the stacks take for granted; where that is refused AWS makes them."""
+    spot = any(item.market is Market.SPOT for model in models for item in model.served.offerings)
+    services = linked_services(lean=settings.rollout.shape == "lean", spot=spot)
+    try:
+        made = make_linked_roles(account.aws, services)
+    except MarkError as error:
+        note(f"service-linked roles cannot be made here, so a first deploy may have to be repeated: {error}")
+        return
+    if made:
+        note(f"made the account's service-linked roles of {', '.join(made)}")
 
 
 def refuse_images(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> None:

@@ -19,7 +19,7 @@ from tests.aws.iam import NAMES, action_of, decided, reference
 
 PREFIXES = {
     *("LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Plans", "Reports"),
-    *("Mail", "MailIdentities"),
+    *("LinkedRoles", "Mail", "MailIdentities"),
     "Trainings",
     "VersionFiles",
     "Versions",
@@ -217,6 +217,8 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
         found |= {"describe_images"}
     if "holds_object(" in text:
         found |= {"head_object"}
+    if "make_linked_roles(" in text:
+        found |= {"create_service_linked_role"}
     if "read_quotas(" in text:
         found |= {"list_service_quotas"}
     if "available_zones" in text:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from mark.aws.account.linked_roles import linked_services, make_linked_roles
 from mark.aws.stacks.cloudformation import StackEvent, StackState
 from mark.config.settings import Settings
 from mark.deployment import destroy
@@ -290,3 +291,25 @@ def test_the_nodes_name_goes_before_its_zone(monkeypatch: pytest.MonkeyPatch) ->
     held: Any = SimpleNamespace(confirm=lambda: None)
     destroy.remove_stacks(account, destroy.in_order(there.named("mark-shop-"), "shop"), settings, held)
     assert there.done == ["nodes", "route53 Z1, all", "state", "launch"]
+
+
+class NewAccount:
+    """IAM of an account that has the roles of some services: what is taken is refused, as AWS does."""
+
+    def __init__(self, *there: str) -> None:
+        self.there = {*there}
+        self.iam = self
+
+    def create_service_linked_role(self, AWSServiceName: str) -> None:  # noqa: N803 - boto3's
+        if AWSServiceName in self.there:
+            taken: Any = {"Error": {"Code": "InvalidInput", "Message": "Service role name has been taken"}}
+            raise ClientError(taken, "CreateServiceLinkedRole")
+        self.there.add(AWSServiceName)
+
+
+def test_the_roles_of_aws_s_services_are_made_once() -> None:
+    account: Any = NewAccount("autoscaling.amazonaws.com")
+    services = linked_services(lean=False, spot=True)
+    assert make_linked_roles(account, services) == ("ecs", "elasticache", "elasticloadbalancing", "spot")
+    assert make_linked_roles(account, services) == ()
+    assert linked_services(lean=True, spot=False) == ("autoscaling",)

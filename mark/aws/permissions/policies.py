@@ -202,6 +202,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("events", "PutTargets"): _each("Rules", "events:PutTargets"),
         ("events", "RemoveTargets"): _each("Rules", "events:RemoveTargets"),
         ("freetier", "GetAccountPlanState"): _each("PriceReads", "freetier:GetAccountPlanState"),
+        ("iam", "CreateServiceLinkedRole"): _each("LinkedRoles", "iam:CreateServiceLinkedRole"),
         ("iam", "CreateRole"): _each("OwnRoles", "iam:CreateRole", "iam:TagRole"),
         ("iam", "DeleteRole"): _each("OwnRoles", "iam:DeleteRole"),
         ("iam", "DeleteRolePolicy"): _each("OwnRoles", "iam:DeleteRolePolicy"),

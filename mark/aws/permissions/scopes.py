@@ -33,6 +33,8 @@ from mark.aws.names import (
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 """Operator -> condition key -> what it must be, as a policy document has it."""
+LINKED_FOR = ("autoscaling", "ecs", "elasticache", "elasticloadbalancing", "spot")
+"""Services that make a role of their own when an account first uses them."""
 NO_RESOURCE = "AWS lets no resource be named for this action (service authorization reference)"
 
 
@@ -154,6 +156,13 @@ def _mappings_of_own(names: Names) -> Conditions:
     return {"ArnLike": {"lambda:FunctionArn": list(_functions(names))}}
 
 
+def linked_roles(names: Names) -> tuple[tuple[str, ...], Conditions]:
+    """The roles of AWS's services that a rollout uses, and the condition that they are no other's."""
+    services = [f"{service}.amazonaws.com" for service in LINKED_FOR]
+    arn = f"arn:{names.partition}:iam::{names.account}:role/aws-service-role/*"
+    return (arn,), {"StringEquals": {"iam:AWSServiceName": services}}
+
+
 def _everything(_: Names) -> tuple[str, ...]:
     return ("*",)
 
@@ -242,6 +251,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             "made with an instance, which must be tagged; EC2 Fleet gives them no tags",
         ),
         "LaunchedTagged": (lambda n: n.ec2("fleet", "instance", "volume"), _made_for, "what is rented is tagged"),
+        "LinkedRoles": (
+            lambda n: linked_roles(n)[0],
+            lambda n: linked_roles(n)[1],
+            "made once an account, before the stacks that need them",
+        ),
         "Logs": (
             lambda n: (n.arn("logs", f"log-group:/aws/lambda/{name_of(n.service, '')}*:*"),),
             _always,

@@ -15,14 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import boundary_name, bucket_pattern, name_of, rollout_role
 from mark.aws.permissions.policies import PolicyDocument, Statement, policy_document, statements
-from mark.aws.permissions.scopes import NO_RESOURCE, Conditions, Names
+from mark.aws.permissions.scopes import NO_RESOURCE, Conditions, Names, linked_roles
 from mark.aws.stacks.actions import stack_actions
 
 _SEEN = re.compile(r"(?<=:)Describe\w+")
 ROLES_FOR = ("ec2", "ecs-tasks", "lambda", "scheduler")
 """Services that run as the service's roles."""
-LINKED_FOR = ("autoscaling", "ecs", "elasticache", "elasticloadbalancing")
-"""Services that make a role of their own when an account first uses them."""
 GLOBAL_REGION = "us-east-1"
 """Where calls of Route 53 are, which knows no regions (IAM user guide, aws:RequestedRegion)."""
 IMAGES = (
@@ -128,8 +126,7 @@ def _scopes(names: Names) -> Mapping[str, tuple[tuple[str, ...], Conditions, str
             "templates name AWS's newest image",
         ),
         "StackLinked": (
-            (f"arn:{names.partition}:iam::{names.account}:role/aws-service-role/*",),
-            {"StringEquals": {"iam:AWSServiceName": [f"{service}.amazonaws.com" for service in LINKED_FOR]}},
+            *linked_roles(names),
             "made once an account, by the service that uses it",
         ),
         "StackMade": (
