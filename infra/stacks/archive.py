@@ -25,6 +25,8 @@ class ArchiveStack(ServiceStack):
             self._log(f"{process.capitalize()}Log", blueprint.log(process))
         for handler in (*HANDLERS, *((TRAIN,) if blueprint.trains else ())):
             self._log(f"{handler.capitalize()}Log", f"/aws/lambda/{blueprint.name(handler)}")
+        if blueprint.rollout.shape == "ha":  # else Container Insights makes it, without an end or a tag
+            self._log("InsightsLog", f"/aws/ecs/containerinsights/{blueprint.name('control')}/performance")
         for infer in blueprint.infer:
             for end, name in zip(("", "Second"), called_as(infer), strict=False):
                 self._log(f"InferLog{words(infer.model)}{end}", f"/aws/lambda/{name}")

@@ -24,6 +24,7 @@ from mark.config.rollout import node_name
 from mark.config.settings import Settings
 from mark.deployment.account import Account, lock, open_account
 from mark.deployment.deployment_plan import STAYS
+from mark.deployment.images import delete_command, images_of
 from mark.deployment.show import EventLog
 from mark.deployment.stack_progress import finish, logged, settle
 from mark.domain.errors import MarkError, RetryLater
@@ -61,10 +62,10 @@ def destroy(settings: Settings, *, yes: bool) -> None:
             remove_pause(account.aws, service)
             show(f"nothing of {service} stands in account {account.id}, region {account.region}")
             _say_what_is_left(account, service, stays)
-            _say_what_stays(account, stays)
+            _say_what_stays(account, stays, settings)
             return
         show(f"goes: its instances, and {', '.join(state.name for state in going)}")
-        _say_what_stays(account, stays)
+        _say_what_stays(account, stays, settings)
         if not (yes or agreed(f"Remove {service} from account {account.id}, region {account.region}?")):
             show("nothing was changed")
             return
@@ -154,10 +155,13 @@ def names_in(arn: str) -> set[str]:
     return {arn, last, *re.split("[:/]", last), last.partition(":")[2]}
 
 
-def _say_what_stays(account: Account, stays: str) -> None:
+def _say_what_stays(account: Account, stays: str, settings: Settings) -> None:
+    if commands := [delete_command(image) for image in images_of(settings.rollout)]:
+        show("stays: images in ECR, which cost what their size costs. These commands remove them:")
+        show(*(f"  {command}" for command in commands))
     state = account.stacks.state(stays)
     if state is None:
-        show("stays: nothing")
+        show("stays of the stacks: nothing")
         return
     kept = [physical for _, physical in sorted(account.stacks.resources(stays).items()) if physical]
     shown = "\n".join(f"  {name}" for name in dict.fromkeys(kept))

@@ -11,6 +11,7 @@ from typing import Literal
 
 import mark
 from mark.config.footprint import gateway_machine
+from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
 from mark.config.training import trains_in_function
 from mark.deployment.bundles import overflowing
@@ -158,3 +159,18 @@ def builds(image: str, dockerfile: str, architectures: Sequence[str] = (), targe
     )
     steps = ((sys.executable, "-P", "-m", WHEEL), *makes)
     return f"`{' && '.join(map(shlex.join, steps))}` in the folder of mark.yaml makes it"
+
+
+def images_of(rollout: RolloutSettings) -> tuple[str, ...]:
+    """The images that the settings name, each once."""
+    named = (rollout.image, rollout.agent_image, rollout.model_image, rollout.training_image)
+    return tuple(dict.fromkeys(filter(None, (*named, rollout.functions.infer_image))))
+
+
+def delete_command(image: str) -> str:
+    """The command that removes an image from ECR."""
+    name, _, digest = image.partition("/")[2].partition("@")
+    repository, _, tag = name.partition(":")
+    what = f"imageDigest={digest}" if digest else f"imageTag={tag}"
+    region = image.split(".")[3]
+    return f"aws ecr batch-delete-image --region {region} --repository-name {repository} --image-ids {what}"

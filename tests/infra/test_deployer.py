@@ -36,6 +36,7 @@ from tests.aws.builders import aws
 from tests.aws.iam import reference
 from tests.infra.conftest import ACCOUNT, COLLECTOR_SECRET, REGION, WEBHOOK, of_type, plain, settings
 
+AWS_LOGS = ("/aws/lambda/mark-shop-", "/aws/ecs/containerinsights/mark-shop-")
 NAMES = Names(
     service="shop",
     region=REGION,
@@ -375,7 +376,7 @@ def test_names_of_the_templates_are_those_of_the_policy(synthesis: Synthesis) ->
             key = named.get(resource["Type"])
             value = resource.get("Properties", {}).get(key) if key else None
             if isinstance(value, str):
-                assert value.startswith(("mark-shop-", "/mark/shop/", "/aws/lambda/mark-shop-")), value
+                assert value.startswith(("mark-shop-", "/mark/shop/", *AWS_LOGS)), value
 
 
 def test_cfn_lint_finds_no_error_in_the_administrators_template(tmp_path: Path) -> None:

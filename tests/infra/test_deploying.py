@@ -313,3 +313,15 @@ def test_the_roles_of_aws_s_services_are_made_once() -> None:
     assert make_linked_roles(account, services) == ("ecs", "elasticache", "elasticloadbalancing", "spot")
     assert make_linked_roles(account, services) == ()
     assert linked_services(lean=True, spot=False) == ("autoscaling",)
+
+
+def test_a_removal_names_the_images_that_stay_with_the_commands_that_remove_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shop = with_images(image=f"{REGISTRY}/shop/mark:1", agent_image=f"{REGISTRY}/agent@sha256:{'0' * 64}")
+    account: Any = SimpleNamespace(stacks=Answers())
+    destroy._say_what_stays(account, "mark-shop-archive", shop)
+    said = capsys.readouterr().out
+    delete = "  aws ecr batch-delete-image --region us-east-1 --repository-name"
+    assert f"{delete} shop/mark --image-ids imageTag=1\n" in said
+    assert f"{delete} agent --image-ids imageDigest=sha256:{'0' * 64}\n" in said

@@ -196,6 +196,7 @@ def _named(names: Names) -> Mapping[str, tuple[str, ...]]:
         f"iam::{names.account}:role/{own}",
         f"lambda:{where}:function:{own}",
         f"lambda:{where}:event-source-mapping:*",
+        f"logs:{where}:log-group:/aws/ecs/containerinsights/{own}",
         f"logs:{where}:log-group:/aws/lambda/{own}",
         f"logs:{where}:log-group:/mark/{names.service}/*",
         f"s3:::{bucket_pattern(names.service)}",
