@@ -41,6 +41,8 @@ from mark.report.terminal import note, progress, show, show_json
 
 ERRORS_FOUND = 1
 """Exit status where something must be fixed."""
+PARTITION = "aws"
+"""AWS's commercial regions."""
 OLD_DAYS = 30
 """Prices of AWS change some times a year, spot prices in days: after so long they are said to be old."""
 
@@ -137,6 +139,10 @@ def check_credentials(settings: Settings, aws: Aws) -> Finding:
     except MarkError as error:
         remedy = "sign in: `aws configure sso`, AWS_PROFILE, or a role; service.aws.region names the region"
         return Finding(check="credentials", state="error", message=str(error), remedy=remedy)
+    if (partition := who.arn.split(":")[1]) != PARTITION:
+        detail = f"{who.arn} is of {partition}, and MArk knows endpoints and prices of {PARTITION} alone"
+        remedy = "use an account of AWS's commercial regions: neither GovCloud nor China"
+        return Finding(check="credentials", state="error", message=detail, remedy=remedy)
     wanted = settings.rollout.account
     if wanted is not None and wanted != who.account:
         detail = f"these are of account {who.account}, rollout.account is {wanted}"

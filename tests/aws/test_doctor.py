@@ -37,7 +37,7 @@ from mark.aws.stacks.cloudformation import Stacks
 from mark.catalog.load import load_prices
 from mark.catalog.machines import FREE_PLAN_TYPES
 from mark.config.settings import Settings
-from mark.deployment.doctor import check_image, check_machine_images
+from mark.deployment.doctor import check_credentials, check_image, check_machine_images
 from mark.deployment.refresh_prices import refresh_prices
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.offering import Market
@@ -235,3 +235,12 @@ def test_the_price_list_is_read_page_by_page(tmp_path: Path) -> None:
         there.close()
     finally:
         many.stop()
+
+
+@pytest.mark.parametrize(("partition", "state"), [("aws", "ok"), ("aws-us-gov", "error"), ("aws-cn", "error")])
+def test_an_account_of_another_partition_is_refused_at_once(partition: str, state: str) -> None:
+    who = {"Account": "123456789012", "Arn": f"arn:{partition}:iam::123456789012:user/anna"}
+    there: Any = SimpleNamespace(identity=SimpleNamespace(get_caller_identity=lambda: who))
+    found = check_credentials(Settings(), there)
+    assert found.state == state
+    assert bool(found.remedy) == (state == "error")
