@@ -20,8 +20,13 @@ SYSTEM_GIB = 3.0
 journald keeps up to a tenth of the disk (journald.conf, SystemMaxUse), and XFS takes some of it."""
 GPU_SYSTEM_GIB = 12.0
 """The same with NVIDIA's driver and CUDA's libraries. Assumed."""
+GPU_LEAST_GIB = 60
+"""Root disk of a machine with NVIDIA's driver at least: AWS's image takes 30, and nobody has counted what it
+leaves of them. A disk that fills while an image is pulled fails again and again; 30 more cost 2.40 USD a month."""
 PULLED = 1.5
 """Space of a pull for each byte of the image unpacked: Docker keeps a layer compressed until it is unpacked."""
+COMPRESSED = 3.0
+"""Space of a pull for each byte of the image as ECR keeps it: it is twice as large unpacked. Assumed."""
 IMAGE_GIB = 2.1
 """MArk's image with torch, unpacked: 2.2 GB (docs/deploy.md)."""
 GPU_IMAGE_GIB = 7.5
@@ -64,7 +69,7 @@ def instance_disk_gib(machine: MachineSettings, rollout: RolloutSettings, files_
     image = GPU_IMAGE_GIB if gpu and rollout.model_image is None else IMAGE_GIB
     images = PULLED * (image + SERVER_IMAGE_GIB * (rollout.model_image is not None))
     files = VERSIONS * files_gib + MODEL_FOLDER_GIB * (rollout.bundle is not None)
-    return _rounded(machine, (GPU_SYSTEM_GIB if gpu else SYSTEM_GIB) + images + files + SCRATCH_GIB)
+    return _rounded(machine, system_gib(machine) + images + files + SCRATCH_GIB)
 
 
 def node_disk_gib(node: NodeSettings, models: int) -> int:
@@ -74,11 +79,16 @@ def node_disk_gib(node: NodeSettings, models: int) -> int:
     return _rounded(node.machine, SYSTEM_GIB + images + kept + SCRATCH_GIB)
 
 
+def system_gib(machine: MachineSettings) -> float:
+    """Space that system and driver take."""
+    return GPU_SYSTEM_GIB if machine.accelerator else SYSTEM_GIB
+
+
 def require_space(rollout: RolloutSettings, bundles_gib: Sequence[float]) -> None:
     """Misconfigured where a disk that the settings size has no room for the models' files and a version beside."""
     files = VERSIONS * sum(bundles_gib)
     for machine in rollout.machines or ():
-        system = GPU_SYSTEM_GIB if machine.accelerator else SYSTEM_GIB
+        system = system_gib(machine)
         if machine.disk_gib is not None and machine.disk_gib < system + files:
             raise Misconfigured(
                 f"rollout.machines: {machine.name} has disk_gib {machine.disk_gib}; the system and the models' "
@@ -89,4 +99,4 @@ def require_space(rollout: RolloutSettings, bundles_gib: Sequence[float]) -> Non
 def _rounded(machine: MachineSettings, gib: float) -> int:
     """An image of one's own may be as large as AWS's largest: nobody has looked at it."""
     least = snapshot_gib(own_image=False, gpu=bool(machine.accelerator) or machine.ami is not None)
-    return max(least, math.ceil(gib))
+    return max(least, math.ceil(gib), GPU_LEAST_GIB if machine.accelerator else 0)

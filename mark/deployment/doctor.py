@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
@@ -13,6 +14,7 @@ from mark.aws.account.preflight import (
     caller,
     configuration_set,
     has_secret,
+    image_gib,
     is_verified,
     machine_image,
     mail_account,
@@ -23,7 +25,7 @@ from mark.aws.prices import type_facts
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.refreshed import age_days
-from mark.config.disks import with_disks
+from mark.config.disks import COMPRESSED, system_gib, with_disks
 from mark.config.settings import Settings
 from mark.deployment.deep import check_deep
 from mark.deployment.doctor_quotas import check_lambda, check_plan, check_vcpus
@@ -112,6 +114,7 @@ def _findings(
         ("instance types", lambda: check_types(prices, models, aws)),
         ("types by zone", lambda: check_types_by_zone(settings, types_of(models), aws)),
         ("image", lambda: check_image(settings, models, aws)),
+        ("disks", lambda: check_disks(settings, aws)),
         ("machine images", lambda: check_machine_images(settings, aws)),
         ("certificate", lambda: iter((check_certificate(settings),))),
         ("mail", lambda: check_mail(settings, aws)),
@@ -234,6 +237,19 @@ def check_image(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> It
             is_one = found in OF_ONE_PROCESSOR and one.architectures
             alone = f", of one processor: it must be {one.architectures[0]}" if is_one else ""
             yield Finding(check=one.key, state="ok", message=f"{one.image} is there{alone}")
+
+
+def check_disks(settings: Settings, aws: Aws) -> Iterator[Finding]:
+    """Check that the images of the instances fit their root disks while they are pulled."""
+    rollout = with_disks(settings.rollout, models=max(1, len(settings.service.serve)))
+    images = dict.fromkeys(filter(None, (rollout.agent_image or rollout.image, rollout.model_image)))
+    size_gib = sum(image_gib(aws, image) for image in images)
+    for number, machine in enumerate(rollout.machine_kinds):
+        need, disk = math.ceil(system_gib(machine) + COMPRESSED * size_gib), machine.disk_gib or 0
+        if need > disk:
+            detail = f"{machine.name} has {disk} GiB; system and images, {size_gib:.1f} GiB in ECR, take {need}"
+            remedy = f"write rollout.machines[{number}].disk_gib: {need}"
+            yield Finding(check="disks", state="error", message=detail, remedy=remedy)
 
 
 def check_machine_images(settings: Settings, aws: Aws) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ from mark.aws.stacks.cloudformation import Stacks
 from mark.catalog.load import load_prices
 from mark.catalog.machines import FREE_PLAN_TYPES
 from mark.config.settings import Settings
-from mark.deployment.doctor import check_credentials, check_image, check_machine_images
+from mark.deployment.doctor import check_credentials, check_disks, check_image, check_machine_images
 from mark.deployment.refresh_prices import refresh_prices
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.offering import Market
@@ -201,6 +201,28 @@ def test_a_machine_image_must_be_as_the_settings_say(written: dict[str, Any], st
     settings = Settings.model_validate({"rollout": {"machines": [{"ami": "ami-1e749f67", **written}]}})
     [found] = check_machine_images(settings, there)
     assert (found.state, found.remedy) == (state, remedy)
+
+
+@pytest.mark.parametrize(
+    ("machine", "image_gib", "remedy"),
+    [
+        ({}, 0.5, ""),
+        ({}, 3.0, "rollout.machines[0].disk_gib: 12"),
+        ({"accelerator": "nvidia"}, 8.0, ""),
+        ({"accelerator": "nvidia"}, 17.0, "rollout.machines[0].disk_gib: 63"),
+        ({"accelerator": "nvidia", "disk_gib": 30}, 8.0, "rollout.machines[0].disk_gib: 36"),
+    ],
+)
+def test_a_disk_must_hold_the_image_while_it_is_pulled(
+    machine: dict[str, Any], image_gib: float, remedy: str
+) -> None:
+    """Compressed, and three times as much until it is unpacked."""
+    details = {"imageDetails": [{"imageSizeInBytes": int(image_gib * 2**30)}]}
+    ecr = SimpleNamespace(describe_images=lambda **_: details)
+    there: Any = SimpleNamespace(images=ecr, settings=SimpleNamespace(region="us-east-1"))
+    rollout = {"image": f"{REGISTRY}/shop/mark:1", "machines": [machine]}
+    found = [*check_disks(Settings.model_validate({"rollout": rollout}), there)]
+    assert [one.remedy for one in found] == ([f"write {remedy}"] if remedy else [])
 
 
 def test_prices_are_renewed_and_kept_where_aws_does_not_answer(world: World, there: Aws, tmp_path: Path) -> None:

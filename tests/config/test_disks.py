@@ -23,8 +23,8 @@ def test_a_disk_holds_all_models_files_twice_and_the_image_starts_on_it(files_gi
     asked = rollout(machines=[{"accelerator": "nvidia" if gpu else ""}])
     [made] = with_disks(asked, bundles_gib=files_gib).machine_kinds
     assert made.disk_gib >= 3.0 + 2 * sum(files_gib)
-    assert made.disk_gib >= (30 if gpu else 8)
-    assert made.disk_gib <= max(30 if gpu else 8, 30 + 2 * sum(files_gib)), "and it is no larger for that"
+    assert made.disk_gib >= (60 if gpu else 8), "beside AWS's 30 GiB the images of CUDA need room"
+    assert made.disk_gib <= max(60 if gpu else 8, 30 + 2 * sum(files_gib)), "and it is no larger for that"
 
 
 def test_what_a_person_has_set_stays_and_with_it_a_second_look_changes_nothing() -> None:

@@ -14,8 +14,10 @@ from mark.aws.session import Aws
 from mark.domain.errors import MarkError, Misconfigured
 
 if TYPE_CHECKING:
+    from mypy_boto3_ecr.type_defs import ImageDetailTypeDef
     from mypy_boto3_sesv2.type_defs import GetEmailIdentityResponseTypeDef
 
+BYTES_PER_GIB = 2.0**30
 ZONE, NOT_IN = "availability-zone", "not-opted-in"
 _IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/"
@@ -160,6 +162,17 @@ def manifest_type(aws: Aws, image: str) -> str | None:
 
     Misconfigured where the image is none of the account's region.
     """
+    found = _image(aws, image)
+    return None if found is None else found.get("imageManifestMediaType", "")
+
+
+def image_gib(aws: Aws, image: str) -> float:
+    """Compressed size of an image in ECR; 0 where it is not there. Of a list the largest. Errors as above."""
+    found = _image(aws, image)
+    return 0.0 if found is None else found.get("imageSizeInBytes", 0) / BYTES_PER_GIB
+
+
+def _image(aws: Aws, image: str) -> ImageDetailTypeDef | None:
     found = _IMAGE.fullmatch(image)
     if found is None:
         raise Misconfigured(f"{image} is not in ECR: it must read ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME:TAG")
@@ -177,7 +190,7 @@ def manifest_type(aws: Aws, image: str) -> str | None:
         if code_of(error) in NOT_THERE:
             return None
         raise
-    return there[0].get("imageManifestMediaType", "")
+    return there[0]
 
 
 def _identities(address: str) -> tuple[str, str]:
