@@ -68,4 +68,4 @@ def test_a_trial_in_tokyo_has_a_node_that_knows_its_prices(trial_synthesis: Synt
     script = plain(node["LaunchTemplateData"]["UserData"])
     assert "\nMARK_FILES=" in script
     [nodes] = of_type(trial["nodes"], "AWS::AutoScaling::AutoScalingGroup").values()
-    assert (nodes["MinSize"], nodes["MaxSize"]) == ("1", "2")
+    assert (nodes["MinSize"], nodes["MaxSize"]) == ("1", "1"), "a new account holds no second one"
