@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -10,8 +11,10 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from mark.aws.account.linked_roles import make_linked_roles
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import Names
+from mark.aws.permissions.scopes import LINKED_FOR
 from mark.emulator.authorization.accesses import RULES
 from mark.emulator.config import ACCOUNT, REGION
 from tests.emulator.conftest import World, fleet, template
@@ -134,6 +137,15 @@ def test_a_launch_must_tag_what_it_makes_and_start_from_an_own_template(
         "TagLaunched ec2:CreateTags",
         "SpotRole iam:CreateServiceLinkedRole",
     } <= set(used)
+
+
+def test_a_deploy_makes_the_roles_of_aws_s_services_and_of_no_other(as_role: Callable[..., Any]) -> None:
+    """Twice is no error: an account that has them was deployed to before."""
+    deployer: Any = SimpleNamespace(iam=as_role("deployer", "iam"))
+    assert make_linked_roles(deployer, LINKED_FOR) == LINKED_FOR
+    assert make_linked_roles(deployer, LINKED_FOR) == ()
+    other = refusal(lambda: deployer.iam.create_service_linked_role(AWSServiceName="lex.amazonaws.com"))
+    assert other == "AccessDenied"
 
 
 def test_who_says_no_role_owns_the_account(judged: World) -> None:

@@ -252,6 +252,15 @@ def _first_spot(account: Account) -> Access:
     return Access(action="iam:CreateServiceLinkedRole", resource=account.role(role), context=service)
 
 
+def _linked_role(account: Account, params: Params) -> Iterator[Access]:
+    """The role of a service of AWS's, whose name that service chooses."""
+    service = str(params["AWSServiceName"])
+    resource = account.role(f"aws-service-role/{service}/{NEW}")
+    yield Access(
+        action="iam:CreateServiceLinkedRole", resource=resource, context={"iam:AWSServiceName": (service,)}
+    )
+
+
 def _create_template(account: Account, params: Params) -> Iterator[Access]:
     tags = tags_for("launch-template", params.get("TagSpecifications"))
     made = account.arn("ec2", f"launch-template/{NEW}")
@@ -497,6 +506,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("events", "RemoveTargets"): _named("events:RemoveTargets", _RULE, "Rule"),
         ("freetier", "GetAccountPlanState"): _without_resource("freetier:GetAccountPlanState"),
         ("iam", "CreateRole"): _named("iam:CreateRole", _ROLE, "RoleName", tagging="iam:TagRole"),
+        ("iam", "CreateServiceLinkedRole"): _linked_role,
         ("iam", "SimulatePrincipalPolicy"): _named("iam:SimulatePrincipalPolicy", "{name}", "PolicySourceArn"),
         ("lambda", "CreateEventSourceMapping"): _create_mapping,
         ("lambda", "CreateFunction"): _create_function,
