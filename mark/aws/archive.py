@@ -55,16 +55,6 @@ def snapshot_key(service: str) -> str:
     return f"{JOURNAL}/{service}/snapshot.json.gz"
 
 
-def acted_key(service: str) -> str:
-    """The name of the last sign of a controller that acts."""
-    return f"{JOURNAL}/{service}/acted-at"
-
-
-def orphans_key(service: str) -> str:
-    """The name of the last notice of orphans."""
-    return f"{JOURNAL}/{service}/orphans.json"
-
-
 def report_key(service: str, at: float) -> str:
     """The name of the last report that reached to an instant of that day."""
     return f"{REPORTS}/{service}/{_format_utc(at, '%Y-%m-%d')}.html"

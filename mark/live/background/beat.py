@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 
-from mark.aws.archive import acted_key, put_object
+from mark.aws.archive import put_object
+from mark.aws.names import acted_key
 from mark.aws.session import Aws
 from mark.domain.orphan import BEAT_S
 from mark.ports import Clock

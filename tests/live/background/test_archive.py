@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from mark.aws.archive import acted_key, make_bucket, snapshot_key
+from mark.aws.archive import make_bucket, snapshot_key
+from mark.aws.names import acted_key
 from mark.aws.resources import service_tags
 from mark.aws.session import Aws
 from mark.controller.journal import Checkpoint, Header, header_line
