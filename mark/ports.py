@@ -276,6 +276,10 @@ class AgentLink(Protocol):
 
     async def clock(self) -> ClockAnchor: ...
 
+    async def acted_at(self) -> float | None:
+        """The last sign of a controller that acts, service time; None before the first."""
+        ...
+
 
 class Trace(Protocol):
     """A request's place in a distributed trace (W3C Trace Context)."""

@@ -11,10 +11,11 @@ from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.roles import LIVE, allow, make_role, names_of, of_function_image, of_roles
+from infra.schedules import make_schedule
 from infra.stack import ServiceStack, compact, excuse, words
 from infra.stacks.launch import HTTPS
 from infra.stacks.network import Place
-from mark.aws.names import LEASE, UNPOSTED_QUEUE, role_name
+from mark.aws.names import LEASE, ORPHANS, UNPOSTED_QUEUE, role_name
 from mark.aws.permissions.policies import NO_RESOURCE, Statement
 from mark.aws.resources import KEEP_DEAD_S, RUNTIME, TRAIN_TIMEOUT_S, Deferred, LambdaSpec, queue_policy
 
@@ -39,6 +40,8 @@ class FunctionsStack(ServiceStack):
                     self._infer(f"Infer{words(function.model)}{'Second' * function.is_second}", function)
                 case "interruption":
                     self._interruption(function)
+                case "orphans":
+                    self._orphans(function)
                 case "probe":
                     self._probe(function)
                 case "report":
@@ -95,6 +98,13 @@ class FunctionsStack(ServiceStack):
             batch_size=reader.batch,
             function_response_types=list(reader.answers),
         )
+
+    def _orphans(self, spec: LambdaSpec) -> None:
+        """Its schedule stands beside it: both work where all else is gone."""
+        self._function("Orphans", spec, self._code(spec))
+        arn = names_of(self).arn("lambda", f"function:{spec.name}")
+        schedule = self.blueprint.resources.schedule(ORPHANS)
+        make_schedule(self, "OrphansSchedule", schedule, arn, role="orphans-schedule")
 
     def _probe(self, spec: LambdaSpec) -> None:
         """It stands in the network, and reaches nothing but what answers HTTPS there."""
@@ -180,7 +190,7 @@ class FunctionsStack(ServiceStack):
             Deferred.STORE: blueprint.name(LEASE) if blueprint.lean else self.imported("report-secret"),
         }
         reports, lean = spec.role == "report", blueprint.lean
-        has_bucket = reports or spec.has_versions or spec.role == "train"
+        has_bucket = reports or spec.has_versions or spec.role in ("train", ORPHANS)
         own = {"bucket": known[Deferred.BUCKET]} if has_bucket else {}
         own |= {"secret": known[Deferred.STORE]} if reports and not lean else {}
         may = of_roles(names_of(self, **own), "snapshot-report" if reports and lean else spec.role)
@@ -223,6 +233,7 @@ def _identity(spec: LambdaSpec) -> dict[str, Any]:
 ERROR_HANDLING = {
     "infer": "gateways wait for its answer and count what fails",
     "interruption": "it reads a queue, which has its dead letters",
+    "orphans": "the topic of the alarms hears of each failure; it looks again an hour later",
     "probe": "`mark try` waits for its answer and shows what failed",
     "report": "the alarm `reportfails` tells of each failure; tomorrow's report comes anyway",
     "train": "the controller that ordered it says that no result came, and goes on with what it has",

@@ -27,6 +27,7 @@ from infra.stacks.launch import HTTPS, STORE_PORT, store_forms
 from infra.stacks.network import Place
 from infra.templates import image_of, make_template
 from infra.user_data import NODE_PROCESSES, NodeStart
+from mark.aws.ec2.tags import ENDS
 from mark.aws.permissions.calls import PROCESSES
 from mark.aws.resources import TemplateSpec
 from mark.store.users import StoreUser
@@ -58,10 +59,28 @@ class NodesStack(ServiceStack):
             },
         )
         wait_for_answers(group, count)
+        if (ends_on := blueprint.rollout.ends_on) is not None:
+            self._end(group, f"{ends_on.isoformat()}T00:00:00Z")
         excuse(
             group,
             "a node that fails is replaced and clients reach the other; nobody has to be told",
             nag=("AwsSolutions-AS3",),
+        )
+
+    def _end(self, group: aws_autoscaling.CfnAutoScalingGroup, at: str) -> None:
+        """No node from then on; the function `orphans` ends the instances.
+
+        With another end the group's tag changes, and so CloudFormation sets its size again, also after the end.
+        """
+        group.tags.set_tag(ENDS, at)
+        aws_autoscaling.CfnScheduledAction(
+            self,
+            "End",
+            auto_scaling_group_name=group.ref,
+            start_time=at,
+            min_size=0,
+            max_size=0,
+            desired_capacity=0,
         )
 
     def _template(self, place: Place) -> aws_ec2.CfnLaunchTemplate:

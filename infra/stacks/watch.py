@@ -16,7 +16,7 @@ from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, compact, document, excuse
 from infra.stacks.state import store_id
 from mark.aws.ec2.tags import SERVICE
-from mark.aws.names import REPORT, TRAIN, UNPOSTED_QUEUE
+from mark.aws.names import ORPHANS, REPORT, TOPIC, TRAIN, UNPOSTED_QUEUE
 from mark.aws.resources import MINUTE_S, AlarmSpec, alarm_about
 from mark.live.background.cloudwatch import BURN, FAILED_TRAININGS, GATEWAYS, NAMESPACE, OVERFLOW, SPEND
 from mark.protocols.alert_messages import UNPOSTED
@@ -53,6 +53,7 @@ class WatchStack(ServiceStack):
         if alarms.max_usd_per_hour is not None:
             self._too_dear(alarms.max_usd_per_hour)
         self._failed_training()
+        self._tell_of_orphans()
         if blueprint.trains:
             self._failed_function("TrainErrors", "the function that trains forecasters failed", TRAIN)
         if blueprint.mails:  # its schedule does not wait for an answer, so nobody else hears of it
@@ -74,7 +75,7 @@ class WatchStack(ServiceStack):
         topic = aws_sns.CfnTopic(
             self,
             "Alarms",
-            topic_name=blueprint.name("alarms"),
+            topic_name=blueprint.name(TOPIC),
             subscription=[{"protocol": "email", "endpoint": to} for to in blueprint.rollout.alarms.to] or None,
         )
         excuse(
@@ -101,6 +102,16 @@ class WatchStack(ServiceStack):
             self, "AlarmsPolicy", topics=[topic.ref], policy_document=document(publishes, encrypted)
         )
         return topic
+
+    def _tell_of_orphans(self) -> None:
+        """The topic hears why the function `orphans` fails: it found some, or cannot look."""
+        aws_lambda.CfnEventInvokeConfig(
+            self,
+            "OrphansTold",
+            function_name=self.blueprint.name(ORPHANS),
+            qualifier="$LATEST",
+            destination_config={"onFailure": {"destination": self._topic.ref}},
+        )
 
     def _post_to_webhook(self) -> None:
         """The function `webhook` hears of each message of the topic; an alarm says where it could not post one."""

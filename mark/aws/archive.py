@@ -3,6 +3,8 @@
 journal/SERVICE/MODEL/DAY/TIME-RUN-SEGMENT.jsonl.gz    a segment of the journal; names sort by time
 journal/SERVICE/MODEL/DAY/figures.json.gz              what a report needs beside it: ledger, marks, load
 journal/SERVICE/snapshot.json.gz                       all that a report reads, where a function mails it
+journal/SERVICE/acted-at                               when a controller acted last
+journal/SERVICE/orphans.json                           what was said of instances that no controller owns
 reports/SERVICE/DAY.html                               a report as it was mailed, with its plots inside
 
 Days and times are of UTC, of the service's clock. The same thing always has the same name: writing it again

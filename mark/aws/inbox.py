@@ -3,7 +3,7 @@
 A claimed message is deleted by `ack`; until then SQS delivers it again to whoever polls after `visibility_s`, so
 that the next controller gets what a crashed one had claimed (at-least-once delivery). A message that the same
 inbox receives again is left out: deduplication by SQS's id. One that nobody claims (EventBridge reports every
-instance of the account) is deleted after `keep_s`.
+instance of the account) is deleted after `keep_s`, one of a state sooner: what it says the listing says, too.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ BATCH = 10
 PAUSE_S = 1.0
 """Pause of the poller after a failure that boto3's own retries did not end; doubled with each in a row."""
 LONGEST_PAUSE_S = 30.0
+KEEP_STATES_S = 60.0
+"""Own instances are known from their launch on; an account may have thousands of others, of which SQS gives each
+message again, at a price, as long as it is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,12 +170,15 @@ class EventInbox:
 
     def _forget(self) -> None:
         """Delete what nobody has claimed for `keep_s`: it is about instances of others."""
-        before = time.monotonic() - self._keep_s
+        now = time.monotonic()
         with self._lock:
-            old = [name for name, (_, at) in self._waiting.items() if at < before]
+            old = [name for name, (one, at) in self._waiting.items() if at < now - self._kept_s(one.word)]
             for name in old:
                 del self._waiting[name]
         self._delete(old)
+
+    def _kept_s(self, word: InstanceMessage) -> float:
+        return self._keep_s if isinstance(word, SpotWarned) else min(self._keep_s, KEEP_STATES_S)
 
     def _make_visible(self, receipts: list[str]) -> None:
         with translated():

@@ -13,14 +13,19 @@ RULES = ("spot-interruption", "rebalance", "state-change")
 RAW, DEAD_LETTERS, EVENTS = "raw", "raw-dead", "events"
 QUEUES = (EVENTS, RAW, DEAD_LETTERS)
 DEAD_LETTER_ALARM = "deadletters"
-HANDLERS = ("interruption", "probe", "report", "warm", "webhook")
+HANDLERS = ("interruption", "orphans", "probe", "report", "warm", "webhook")
 """Functions that are no model's."""
 REPORT = "report"
 """The schedule that mails it, and the function that it calls."""
+ORPHANS = "orphans"
+"""The schedule that looks for instances which no controller owns, and the function that it calls."""
 PROBE = "probe"
 """The function that sends a request from within the network (`mark try`)."""
+SCHEDULES = (ORPHANS, REPORT)
 WEBHOOK, UNPOSTED_QUEUE = "webhook", "webhook-dead"
 """The function that posts alarms to a webhook, and the queue of what it could not post."""
+TOPIC = "alarms"
+"""The topic that people hear of alarms by."""
 TRAIN = "train"
 """The function that trains forecasters, where a service has it."""
 TOKEN = "token"  # noqa: S105 - its name
@@ -43,6 +48,16 @@ def name_of(service: str, part: str) -> str:
     if len(name) > LONGEST or not all(char.isalnum() or char in "-_" for char in name) or not name.isascii():
         raise Misconfigured(f"{name!r} is no name for AWS: at most {LONGEST} letters, digits, - and _")
     return name
+
+
+def acted_key(service: str) -> str:
+    """The object with the last sign of a controller that acts."""
+    return f"{JOURNAL}/{service}/acted-at"
+
+
+def orphans_key(service: str) -> str:
+    """The object with the last notice of orphans."""
+    return f"{JOURNAL}/{service}/orphans.json"
 
 
 LONGEST_BUCKET, RANDOM_LETTERS, KEPT = 63, 13, 20

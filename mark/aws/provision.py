@@ -36,7 +36,7 @@ from mark.aws.resources import (
     queue_policy,
     tag_list,
 )
-from mark.aws.schedules import make_schedule, remove_schedule
+from mark.aws.schedules import make_schedules, remove_schedules
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
 from mark.domain.fleet import Role
@@ -114,11 +114,7 @@ def _make_functions(
         for function in wanted.functions
     }
     feed(aws, wanted.reader, raw_arn)
-    if wanted.schedule is None:
-        remove_schedule(aws, wanted.service)
-    else:
-        arn = arns[wanted.schedule.function]
-        make_schedule(aws, wanted.schedule, service=wanted.service, tags=wanted.tags, function_arn=arn)
+    make_schedules(aws, wanted.schedules, service=wanted.service, tags=wanted.tags, functions=arns)
 
 
 def tear_down(aws: Aws, service: str) -> tuple[str, ...]:
@@ -133,7 +129,7 @@ def tear_down(aws: Aws, service: str) -> tuple[str, ...]:
             aws.events.remove_targets(Rule=name_of(service, rule), Ids=["raw"])
         with absent_is_done():
             aws.events.delete_rule(Name=name_of(service, rule))
-    remove_schedule(aws, service)
+    remove_schedules(aws, service)
     remove_functions(aws, service)
     remove_roles(aws, service)
     remove_alarm(aws, service)

@@ -6,8 +6,9 @@ there.
 
 EventBridge rules -> queue `raw` (dead letters apart) -> function `interruption` -> queue `events`
 launch templates: `serving` ends, `standby` stops, when an instance powers itself off
-functions: one `infer` a model, two where it has versions, `interruption`, `warm`, `report` where one is mailed, on
-  a schedule, `webhook` where alarms are posted, and `train` where forecasters train in an image of their own
+functions: one `infer` a model, two where it has versions, `interruption`, `warm`, `orphans` on a schedule,
+  `report` on another where one is mailed, `webhook` where alarms are posted, `train` where forecasters train in
+  an image of their own
 a bucket for what outlives the service; an alarm on dead letters
 """
 
@@ -26,6 +27,7 @@ from mark.aws.names import (
     EVENTS,
     JOURNAL,
     LONGEST,
+    ORPHANS,
     PROBE,
     RAW,
     REPORT,
@@ -53,6 +55,9 @@ WEBHOOK_SECRET = "MARK_WEBHOOK_SECRET"  # noqa: S105 - its name
 CALLER = "AWS_SDK_UA_APP_ID"
 """Has the SDK name who calls, as `session.py` does: the account's trail then says who called what."""
 INFER_TIMEOUT_S, INTERRUPTION_TIMEOUT_S, PROBE_TIMEOUT_S, REPORT_TIMEOUT_S, WARM_TIMEOUT_S = 60, 10, 45, 120, 60
+ORPHANS_TIMEOUT_S = 60
+"""Calls of EC2 that are throttled are tried again."""
+EACH_HOUR = "cron(30 * * * ? *)"
 WEBHOOK_TIMEOUT_S = 45
 """The secret is read, and some addresses of a host may each take `mark.protocols.webhook_post.TIMEOUT_S`."""
 TRAIN_TIMEOUT_S = 900
@@ -71,7 +76,7 @@ BATCH = 10
 DETAIL_TYPES = dict(zip(RULES, (SPOT, REBALANCE, STATE), strict=True))
 WINDOW_MIN = 15
 RETRIES, RETRY_S = 3, 3600
-"""A report that cannot be made is tried again within the hour, no longer: tomorrow's comes anyway."""
+"""What cannot be called is called again within the hour, no longer: the next time comes anyway."""
 OLD_VERSIONS_DAYS = 30
 KEEP_TRAININGS_DAYS = 30
 """A controller that restarts takes the last one; without it, the function trains again."""
@@ -219,14 +224,14 @@ class AlarmSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
-    """A schedule that calls the report, as EventBridge Scheduler has it."""
+    """A schedule that calls a function, as EventBridge Scheduler has it."""
 
     name: str
     about: str
     #: The function that it calls.
     function: str
     expression: str
-    timezone: str
+    timezone: str = "UTC"
     window_min: int = WINDOW_MIN
     retries: int = RETRIES
     retry_s: int = RETRY_S
@@ -261,8 +266,12 @@ class Resources:
     #: By role and kind of machine.
     templates: Mapping[tuple[Role, str], TemplateSpec]
     alarm: AlarmSpec
-    schedule: ScheduleSpec | None
+    schedules: tuple[ScheduleSpec, ...]
     expiries: tuple[ExpirySpec, ...]
+
+    def schedule(self, part: str) -> ScheduleSpec:
+        """The schedule of that name, without the service's."""
+        return next(one for one in self.schedules if one.name == name_of(self.service, part))
 
 
 def describe(
@@ -305,7 +314,7 @@ def describe(
         reader=ReaderSpec(function=interruption.name, queue=raw.name),
         templates=launch_templates(service, rollout),
         alarm=_dead_letter_alarm(service, raw.dead_letters),
-        schedule=_schedule(service, rollout.report) if mails(rollout.report) else None,
+        schedules=_schedules(service, rollout.report),
         expiries=_expiries(rollout.archive, trains=trains),
     )
 
@@ -379,10 +388,19 @@ def _handlers(service: str, rollout: RolloutSettings, store: StoreVariable) -> t
     warm = LambdaSpec(
         role="warm", name=name_of(service, "warm"), memory_mib=HANDLER_MEMORY_MIB, timeout_s=WARM_TIMEOUT_S
     )
+    orphans = LambdaSpec(
+        role=ORPHANS,
+        name=name_of(service, ORPHANS),
+        memory_mib=HANDLER_MEMORY_MIB,
+        timeout_s=ORPHANS_TIMEOUT_S,
+        environment={"MARK_SERVICE": service}
+        | ({} if rollout.ends_at is None else {"MARK_ENDS_AT": f"{rollout.ends_at:.0f}"}),
+        deferred={"MARK_BUCKET": Deferred.BUCKET},
+    )
     probe = LambdaSpec(
         role="probe", name=name_of(service, PROBE), memory_mib=HANDLER_MEMORY_MIB, timeout_s=PROBE_TIMEOUT_S
     )
-    handlers = [interruption, warm]
+    handlers = [interruption, warm, orphans]
     handlers += [probe] if rollout.functions.probe else []
     handlers += [_webhook(service, rollout.alarms.webhook)] if rollout.alarms.webhook is not None else []
     report = rollout.report
@@ -453,14 +471,23 @@ def _dead_letter_alarm(service: str, queue: str) -> AlarmSpec:
     )
 
 
-def _schedule(service: str, report: ReportMailSettings) -> ScheduleSpec:
-    return ScheduleSpec(
+def _schedules(service: str, report: ReportMailSettings) -> tuple[ScheduleSpec, ...]:
+    looks = ScheduleSpec(
+        name=name_of(service, ORPHANS),
+        about=f"MArk {service}: instances that no controller owns",
+        function=name_of(service, ORPHANS),
+        expression=EACH_HOUR,
+    )
+    if not mails(report):
+        return (looks,)
+    mailing = ScheduleSpec(
         name=name_of(service, REPORT),
         about=f"MArk {service}: the report",
         function=name_of(service, REPORT),
         expression=report.schedule,
         timezone=report.timezone,
     )
+    return looks, mailing
 
 
 def _expiries(archive: ArchiveSettings, *, trains: bool) -> tuple[ExpirySpec, ...]:

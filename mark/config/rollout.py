@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, date, datetime, time
 from hashlib import sha256
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -402,9 +403,19 @@ class RolloutSettings(Part):
     control: ControlSettings = Field(ControlSettings(), description="What controllers run on.")
     functions: FunctionSettings = Field(FunctionSettings(), description="The Lambda functions.")
     report: ReportMailSettings = Field(ReportMailSettings(), description="The report that is mailed.")
+    ends_on: date | None = Field(
+        None,
+        description="The day (UTC) at whose beginning the service ends by itself, nodes and instances; the other "
+        "resources stay. Deploy with a later day to go on. Left out, it has no end. For the shape lean.",
+    )
     archive: ArchiveSettings = Field(ArchiveSettings(), description="How long its bucket keeps what.")
     alarms: AlarmSettings = Field(AlarmSettings(), description="Alarms: when, and to whom.")
     keep_logs_days: Literal[7, 30, 90, 365] = Field(365, description="How long logs are kept.")
+
+    @property
+    def ends_at(self) -> float | None:
+        """The instant at which the service ends, epoch seconds; None for no end."""
+        return None if self.ends_on is None else datetime.combine(self.ends_on, time(), UTC).timestamp()
 
     @property
     def machine_kinds(self) -> tuple[MachineSettings, ...]:
@@ -439,6 +450,12 @@ class RolloutSettings(Part):
                 "network.egress private: the lean shape has no interface endpoints; use shape: ha, or ipv6 or "
                 "public, whose addresses nothing can connect to"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _only_nodes_end(self) -> Self:
+        if self.ends_on is not None and self.shape != "lean":
+            raise ValueError("ends_on: what the shape ha stands on cannot end by itself; leave it out")
         return self
 
     @model_validator(mode="after")

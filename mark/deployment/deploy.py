@@ -7,6 +7,7 @@ Deploying again goes on from whatever is found: nothing is remembered here that 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 
 from mark.aws.account.linked_roles import linked_services, make_linked_roles
@@ -34,7 +35,7 @@ from mark.deployment.deployment_plan import (
 from mark.deployment.doctor_quotas import require_quota_of_front
 from mark.deployment.images import remedy_of, rollout_images, unfit_for_processors
 from mark.deployment.show import EventLog, offerings_line, plan_document, plan_table
-from mark.deployment.spending import spending_line
+from mark.deployment.spending import end_lines, refuse_past, spending_line
 from mark.deployment.stack_progress import finish, logged, settle
 from mark.deployment.synth import Synthesis, check_settings, synthesise
 from mark.deployment.zones import in_zones
@@ -70,6 +71,7 @@ def deploy(settings: Settings, *, yes: bool) -> None:
     service = settings.service.name
     check_settings(settings)
     _refuse_emulated(settings)
+    refuse_past(settings, time.time())
     with open_account(settings) as account, lock(account, service) as held:
         settle(account.stacks, service)
         paused = read_pause(account.aws, service)
@@ -83,12 +85,13 @@ def deploy(settings: Settings, *, yes: bool) -> None:
         require_quota_of_front(settings, len(synthesis.models), account.aws)
         plans = tuple(with_change_sets(compared, account.stacks, synthesis, tags_of(settings)))
         work = [plan for plan in plans if plan.act != "keep"]
+        price = first_price(settings, synthesis.models)
+        end = end_lines(settings, price.usd_per_hour)
         if not work:
-            show(f"no difference: the {len(plans)} stacks of {service} are as the settings say")
+            show(f"no difference: the {len(plans)} stacks of {service} are as the settings say", *end)
             return
         offered = (f"{model.name} may rent {offerings_line(model)}" for model in synthesis.models)
-        price = first_price(settings, synthesis.models)
-        lines = (overhead_line(synthesis.footprint), spending_line(synthesis.spending), *price.lines)
+        lines = (overhead_line(synthesis.footprint), spending_line(synthesis.spending), *price.lines, *end)
         show(plan_table(work), *offered, *lines)
         try:
             goes_on = yes or agreed(_question(settings, account, price))
@@ -102,6 +105,7 @@ def deploy(settings: Settings, *, yes: bool) -> None:
         _prepare_account(account, settings, synthesis.models)
         _carry_out(account, settings, synthesis, work, held)
         _say_where(account.stacks, settings)
+        show(*end)
 
 
 def _question(settings: Settings, account: Account, price: FirstPrice) -> str:

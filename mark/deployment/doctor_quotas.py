@@ -7,12 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from mark.aws.account.preflight import is_on_free_plan
-from mark.aws.account.quotas import code_of_quota, lambda_concurrency, read_quotas
+from mark.aws.account.quotas import (
+    KEPT_UNRESERVED,
+    LambdaConcurrency,
+    code_of_quota,
+    lambda_concurrency,
+    read_quotas,
+)
 from mark.aws.errors import UPGRADE
 from mark.aws.prices import free_plan_types
 from mark.aws.session import Aws
 from mark.config.footprint import front_machines
-from mark.config.rollout import FUNCTION_MIB
+from mark.config.rollout import FUNCTION_MIB, FunctionSettings
 from mark.config.settings import Settings
 from mark.deployment.findings import Finding
 from mark.domain.errors import MarkError, Misconfigured
@@ -104,13 +110,37 @@ def check_lambda(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> I
         yield Finding(check="Lambda", state="skipped", message="no model overflows to Lambda")
         return
     yield from check_function_memory(models)
-    limit, wanted = lambda_concurrency(aws), settings.policy.overflow_limits.concurrency
+    concurrency = lambda_concurrency(aws)
+    yield from check_reserved(settings.rollout.functions, models, concurrency)
+    limit, wanted = concurrency.limit, settings.policy.overflow_limits.concurrency
     detail = f"{limit} calls at once, plans reckon with {wanted}"
     if limit >= wanted:
         yield Finding(check="Lambda", state="ok", message=detail)
         return
     remedy = f"set policy.overflow_limits.concurrency to {limit}, or {_ask_for('lambda', LAMBDA_QUOTA, wanted)}"
     yield Finding(check="Lambda", state="error", message=detail, remedy=remedy)
+
+
+def check_reserved(
+    functions: FunctionSettings, models: Sequence[LiveModel], concurrency: LambdaConcurrency
+) -> Iterator[Finding]:
+    """Check that Lambda lets functions reserve calls at once, or keep them provisioned; else their stack fails."""
+    each = max(functions.reserved or 0, functions.provisioned)
+    served = [model.served for model in models if model.served.overflow is not None]
+    wanted = each * sum(2 if one.function_versions else 1 for one in served)
+    if not wanted:
+        return
+    name = "rollout.functions." + ("reserved" if functions.reserved else "provisioned")
+    taken = concurrency.limit - concurrency.unreserved
+    detail = f"{name} takes {wanted} of {concurrency.limit} calls at once; {concurrency.kept} must stay unreserved"
+    remedy = f"leave {name} out, or {_ask_for('lambda', LAMBDA_QUOTA, wanted + taken + KEPT_UNRESERVED)}"
+    if wanted > concurrency.limit - concurrency.kept:
+        yield Finding(check="Lambda reserved", state="error", message=detail, remedy=remedy)
+    elif wanted > concurrency.unreserved - concurrency.kept:
+        detail += f", and functions have reserved {taken}: enough if they are this service's"
+        yield Finding(check="Lambda reserved", state="warning", message=detail, remedy=remedy)
+    else:
+        yield Finding(check="Lambda reserved", state="ok", message=detail)
 
 
 def check_function_memory(models: Sequence[LiveModel]) -> Iterator[Finding]:

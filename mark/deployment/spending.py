@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mark.catalog.billing import HOURS_PER_MONTH
 from mark.config.settings import Settings
 from mark.domain.billing.footprint import Footprint
+from mark.domain.errors import Misconfigured
 from mark.domain.offering import LambdaOffering
 from mark.live.models import LiveModel
 from mark.report.overhead import overhead_usd_per_hour
@@ -22,7 +23,7 @@ instances boot beside those that they replace."""
 LEAST_USD = 0.01
 """The limit of a service that plans no instance: Lambda alone serves it."""
 DIGITS = 2
-SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_HOUR, HOURS_PER_DAY = 3600.0, 24.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +98,24 @@ def _lambda_usd(overflow: LambdaOffering) -> float:
     """Lambda with every one of its environments always busy."""
     calls = overflow.concurrency * SECONDS_PER_HOUR / overflow.latency_s
     return calls * overflow.usd_per_warm_request
+
+
+def end_lines(settings: Settings, usd_per_hour: float) -> tuple[str, ...]:
+    """When the service ends by itself, and what a day costs until then; nothing where it has no end."""
+    ends_on = settings.rollout.ends_on
+    if ends_on is None:
+        return ()
+    line = (
+        f"A day costs about {usd_per_hour * HOURS_PER_DAY:.2f} USD. Nodes and instances end by themselves on "
+        f"{ends_on} at 0:00 UTC (rollout.ends_on): deploy again to go on, or `mark destroy` to end all of it now."
+    )
+    return (line,)
+
+
+def refuse_past(settings: Settings, now: float) -> None:
+    """Misconfigured where the service's end is behind: AWS would not take it."""
+    ends_at = settings.rollout.ends_at
+    if ends_at is not None and ends_at <= now:
+        raise Misconfigured(
+            f"rollout.ends_on: {settings.rollout.ends_on} is not ahead; name a later day, or leave it out"
+        )

@@ -51,7 +51,7 @@ LEFT_OUT: Any = {
     **dict.fromkeys(("trace", "faults", "out"), True),
     "rollout": {
         **dict.fromkeys(("owner", "tags", "account", "service_role", "image", "agent_image"), True),
-        **dict.fromkeys(("model_image", "bundle", "certificate"), True),
+        **dict.fromkeys(("model_image", "bundle", "certificate", "ends_on"), True),
         "functions": {"bundles", "infer_image", "probe", "provisioned", "reserved"},
         "archive": True,
         "report": {"to", "schedule", "timezone"},

@@ -1,14 +1,16 @@
 """`--trial`: the settings of a first deploy, made from those of the whole service. All else is the same deploy.
 
 A trial takes what an account has on its first day and what can be had without a domain, a mail address or a
-quota: one model, one node, instances on demand, an internal address. It costs little, and stops when the day's
-budget is spent. What differs is said; a later deploy without it goes over to the settings as they are written.
+quota: one model, one node, instances on demand, an internal address. It costs little, stops when the day's
+budget is spent, and ends by itself after a week unless it is deployed again. What differs is said; a later deploy
+without it goes over to the settings as they are written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -26,6 +28,8 @@ from mark.domain.offering import Market
 from mark.report.terminal import note
 
 MOST_USD_PER_HOUR, MOST_USD_A_DAY = 1.0, 5.0
+DAYS = 7
+"""A trial ends with the night after so many days: nobody hears of its alarms."""
 CALLS = 10
 """Lambda's calls at once in a new account."""
 RPS = 1.0
@@ -52,7 +56,7 @@ def tried(settings: Settings) -> Settings:
 
 
 def trial_settings(
-    settings: Settings, *, fits: Callable[[BackendSettings], bool]
+    settings: Settings, *, fits: Callable[[BackendSettings], bool], today: date | None = None
 ) -> tuple[Settings, tuple[Difference, ...]]:
     """The settings of a trial, and what differs. `fits`: whether a Lambda function can answer for a model."""
     served = tried_model(settings)
@@ -63,7 +67,8 @@ def trial_settings(
             0, Difference(setting="service.serve", value=served.model, why=f"one model of {len(kept)} will do")
         )
     service = settings.service.model_copy(update={"serve": (model,)})
-    changed, others = _changed(settings.model_copy(update={"service": service}), _of_service(settings), "")
+    wanted = _of_service(settings, today or datetime.now(UTC).date())
+    changed, others = _changed(settings.model_copy(update={"service": service}), wanted, "")
     return changed, (*differences, *others)
 
 
@@ -98,7 +103,7 @@ def _of_model(
     yield "expected_rps", min(served.expected_rps or RPS, RPS), "one instance will do until requests come"
 
 
-def _of_service(settings: Settings) -> Iterator[Wanted]:
+def _of_service(settings: Settings, today: date) -> Iterator[Wanted]:
     aws, budget, rollout = settings.service.aws, settings.budget, settings.rollout
     limits, functions, node = settings.policy.overflow_limits, rollout.functions, rollout.node
     limit_usd = min(aws.max_usd_per_hour or MOST_USD_PER_HOUR, MOST_USD_PER_HOUR)
@@ -108,6 +113,11 @@ def _of_service(settings: Settings) -> Iterator[Wanted]:
     yield "budget.when_reached", Reached.PAUSE, "then instances end until the next day"
     yield "policy.overflow_limits.concurrency", min(limits.concurrency, CALLS), NEW_ACCOUNT
     yield "rollout.shape", "lean", "no load balancer, no ElastiCache, no Fargate"
+    yield (
+        "rollout.ends_on",
+        rollout.ends_on or today + timedelta(days=DAYS),
+        "it ends by itself; deploy again to go on",
+    )
     yield "rollout.nodes", 1, "its loss stops the service, which a trial can take"
     if rollout.machines is None:
         yield "rollout.machines", (MachineSettings(),), ONE_PROCESSOR

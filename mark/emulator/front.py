@@ -39,6 +39,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 SERVICE = re.compile(rb"Credential=[^/]+/\d+/[^/]+/([a-z0-9-]+)/aws4_request")
 ROLE = re.compile(rb"\bapp/mark-([a-z-]+)")
 """Role of a caller, as clients of the service send it (`mark.aws.session`)."""
+RESERVE = re.compile(r"PUT /2017-10-31/functions/([^/]+)/concurrency/?")
 INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
 BOTO3_NAMES = {
     "monitoring": "cloudwatch",
@@ -237,6 +238,8 @@ class Front:
             return services.limits.answer(call.action, call.body)
         if call.service == "lambda" and call.action.rstrip("/") == ACCOUNT_SETTINGS:
             return services.limits.account_settings()
+        if call.service == "lambda" and (asked := RESERVE.fullmatch(call.action)):
+            services.limits.reserve(unquote(asked[1]), int(json.loads(call.body)["ReservedConcurrentExecutions"]))
         if call.service == "savingsplans":
             return services.commitments.answer(call.action, call.body)
         if call.service == "pricing":

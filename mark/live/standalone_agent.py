@@ -74,3 +74,7 @@ class StandaloneLink(AgentLink):
     async def clock(self) -> ClockAnchor:
         """The service's clock."""
         return await self._link.clock()
+
+    async def acted_at(self) -> float | None:
+        """The last sign of a controller that acts."""
+        return await self._link.acted_at()

@@ -2,8 +2,9 @@
 
 SNS hands a function `{"Records": [{"Sns": {"Subject": ..., "Message": ...}}]}`, and the message is what its
 publisher wrote: JSON of a CloudWatch alarm (CloudWatch user guide, "Notifying users on alarm changes"), lines of
-`Name: value` of AWS Budgets, JSON of SES (SES developer guide, "Amazon SNS notification contents"), or any text.
-What is no alarm, budget or mail is passed on as it is, cut: a reader rather sees too much than nothing.
+`Name: value` of AWS Budgets, JSON of SES (SES developer guide, "Amazon SNS notification contents"), JSON of Lambda
+about a function that failed, or any text. What is none of these is passed on as it is, cut: a reader rather sees
+too much than nothing.
 
 A text is Slack's form, `{"text": ...}` with `&`, `<` and `>` escaped (Slack's documentation, "Formatting message
 text"), which Mattermost, Rocket.Chat, and Discord at an address that ends in /slack take, too.
@@ -41,6 +42,8 @@ ADVICE: Mapping[str, str] = MappingProxyType(
     }
 )
 """Advice by kind of alarm, its name without service and number. docs/deploy.md, which alarms name, has more."""
+ORPHANS_ADVICE = "`mark destroy` if the service is over; else see why no controller acts. docs/deploy.md#orphans"
+"""The function `orphans` is the only one whose failures are told."""
 BUDGETS_PAGE = "https://console.aws.amazon.com/billing/home#/budgets"
 SPENDING_ADVICE = "`mark report --reconcile`; `mark pause --aws` ends the fleet. docs/deploy.md#alarms"
 
@@ -147,6 +150,8 @@ def read_notification(subject: str, text: str, service: str) -> AlertMessage | N
         return _of_budget(text) or _of_text(subject, text)
     if "AlarmName" in document and "NewStateValue" in document:
         return _of_alarm(document, service)
+    if isinstance(failure := document.get("responsePayload"), Mapping) and _text(failure, "errorMessage"):
+        return _of_function(document, _text(failure, "errorMessage"))
     kind = _text(document, "notificationType") or _text(document, "eventType")
     if kind and "mail" in document:
         return _of_mail(kind, document)
@@ -188,6 +193,20 @@ def _of_budget(text: str) -> AlertMessage | None:
         ),
         advice=SPENDING_ADVICE,
         link=BUDGETS_PAGE,
+    )
+
+
+def _of_function(document: Mapping[str, object], error: str) -> AlertMessage:
+    """What Lambda tells of a call that failed (Lambda developer guide, "Capturing records of invocations")."""
+    context = document.get("requestContext")
+    arn = _text(context, "functionArn") if isinstance(context, Mapping) else ""
+    name = arn.partition(":function:")[2].partition(":")[0]
+    return AlertMessage(
+        phase=AlertPhase.BEGAN,
+        name=_cut(name) or "a function",
+        what=_cut(error),
+        at=_instant(_text(document, "timestamp")),
+        advice=ORPHANS_ADVICE,
     )
 
 

@@ -130,6 +130,11 @@ class AgentStore:
         """The service's clock; the wall's own where none is set."""
         return clock_of(await self._link.call("GET", self._keys.of("clock")))
 
+    async def acted_at(self) -> float | None:
+        """The last sign of a controller that acts, service time; None before the first."""
+        told = await self._link.call("GET", self._keys.of("acted-at"))
+        return None if told is None else float(told)
+
 
 def _digest(encoded: bytes) -> int:
     """48 bits of a hash, which a score of Redis holds exactly."""

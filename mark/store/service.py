@@ -214,6 +214,10 @@ class ServiceStore:
         self._link.call("RPUSH", self._keys.of("clocks"), CLOCK.encode(anchor))
         self._link.call("LTRIM", self._keys.of("clocks"), -KEEP_CLOCKS, -1)
 
+    def put_acted_at(self, now: float) -> None:
+        """Say to agents that a controller acts, `now` in service time."""
+        self._link.call("SET", self._keys.of("acted-at"), repr(now))
+
     def clock(self) -> ClockAnchor:
         """The service's clock; the wall's own where none is set."""
         return clock_of(self._link.call("GET", self._keys.of("clock")))

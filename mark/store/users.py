@@ -73,7 +73,7 @@ _WALLS = ("wall-offsets", "walls-seen")
 ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
     {
         StoreUser.AGENT: Access(
-            keys=(*_MEMBERS, "drains", "clock", "host:*", "served:*", *_WALLS),
+            keys=(*_MEMBERS, "drains", "clock", "acted-at", "host:*", "served:*", *_WALLS),
             calls=("get", "zscore"),
             scripts=(ANNOUNCE, LEAVE, WALL),
         ),

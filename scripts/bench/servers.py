@@ -130,6 +130,10 @@ class BenchLink:
         """The wall's."""
         return ClockAnchor()
 
+    async def acted_at(self) -> float | None:
+        """Nobody acts."""
+        return None
+
     async def warmed(self) -> Sequence[Warmed]:
         """Nobody warms."""
         return ()

@@ -34,7 +34,7 @@ DESTROY, REPORT = "mark destroy --config mark.yaml", "mark report --trial --arch
 PRICES = "mark doctor --trial --prices prices.json --config mark.yaml"
 LINES = (INIT, DOCTOR, DEPLOY, TRY, PRICES, DESTROY, REPORT)
 """The page's commands of `mark`, in their order."""
-BUILDS = "python -P -m infra.bundles.build interruption probe warm"
+BUILDS = "python -P -m infra.bundles.build interruption orphans probe warm"
 NO_DOCKER = "there is no Docker here; a manifest is laid into the registry instead"
 NO_CLI = "a boto3 call does the same; part `cdk` runs the AWS CLI"
 NOT_RUN: Mapping[str, str] = MappingProxyType(
@@ -102,8 +102,8 @@ def builds_what_the_deploy_asks_for(there: RehearsalFolder) -> str:
     found = re.search(r"`(\S+ -P -m infra\.bundles\.build .*?)` makes it", said)
     check(found is not None, f"the command is said: {said}")
     assert found is not None
-    there.call("bash", "-c", f"{found[1]} interruption probe warm --runtime here")
-    return "what differs is said; bundles of three functions"
+    there.call("bash", "-c", f"{found[1]} interruption orphans probe warm --runtime here")
+    return "what differs is said; bundles of four functions"
 
 
 def asks_the_doctor(there: RehearsalFolder) -> str:
@@ -129,7 +129,8 @@ def deploys(there: RehearsalFolder) -> str:
     functions = there.client("lambda").list_functions()["Functions"]
     names = sorted(one["FunctionName"] for one in functions)
     check(
-        names == [f"mark-mark-{name}" for name in ("interruption", "probe", "warm")], f"three functions: {names}"
+        names == [f"mark-mark-{name}" for name in ("interruption", "orphans", "probe", "warm")],
+        f"four functions: {names}",
     )
     check(all(one["MemorySize"] <= NEW_MEMORY_MB for one in functions), f"{NEW_MEMORY_MB} MB at most: {functions}")
     subnets = there.client("ec2").describe_subnets(Filters=[{"Name": "tag:mark:service", "Values": ["mark"]}])

@@ -102,7 +102,7 @@ BASE: tuple[tuple[str, ...], ...] = (
     ("init", "--out", "first.yaml"),
 )
 CONFIG = ("--config", "mark.yaml")
-BUNDLES = ("-P", "-m", "infra.bundles.build", "warm", "interruption", "probe")
+BUNDLES = ("-P", "-m", "infra.bundles.build", "warm", "interruption", "orphans", "probe")
 WHEEL = ("-P", "-m", "infra.wheel", "--to", "wheel")
 
 

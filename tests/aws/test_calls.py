@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 from moto import mock_aws
 
-from lambda_handlers import interruption, warm, webhook
+from lambda_handlers import interruption, orphans, warm, webhook
 from mark.aws.account.quotas import read_quotas
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
@@ -26,6 +26,7 @@ from mark.aws.provision import set_up, tear_down
 from mark.aws.stacks.cloudformation import Stacks
 from mark.aws.trainings import carry_out, fetch_result, order_training, training_key
 from mark.domain.demand import Demand
+from mark.domain.errors import MarkError
 from mark.domain.fleet import Role
 from mark.domain.orders import SpotWarned, StartStandby, StopStandby, Terminate
 from mark.plugins.trained import TrainingOrder, read_result
@@ -149,10 +150,18 @@ def test_each_role_calls_what_is_listed_for_it(  # noqa: PLR0915 a day of all ro
             assert Stacks(there.aws).state("mark-shop-gateways") is None
             with suppress(ValueError):  # moto runs no function, and says so in plain words
                 ask_from_within(there.aws, "shop", "https://shop.mark.internal/v2/models/m/infer", "{}")
+        for name, value in {"SERVICE": "shop", "BUCKET": there.bucket}.items():
+            monkeypatch.setenv(f"MARK_{name}", value)
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        for later in ("2100-01-01T00:00:00Z", "2100-01-01T06:00:00Z"):
+            with called.acting("orphans"), pytest.raises(MarkError, match="no controller of shop owns"):
+                orphans.handler({"time": later}, CONTEXT)
+        with called.acting("controller"):
+            there.cloud.submit(launch(token="t9-1"))  # what the removal ends
         with called.acting("setup"):
             tear_down(there.aws, "shop")
         there.close()
-    for role in ("setup", "controller", "gateway", "interruption", "train", "warm", "webhook"):
+    for role in ("setup", "controller", "gateway", "interruption", "orphans", "train", "warm", "webhook"):
         called.assert_permitted(role, replace(NAMES, bucket=there.bucket, webhook="mark-shop-token"))
     reads = frozenset({("StackReads", "cloudformation:DescribeStacks")})  # moto's stacks are judged by nobody
     called.assert_permitted("prober", replace(NAMES, bucket=there.bucket), unseen=reads)

@@ -88,7 +88,7 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert VcpuQuota(family="standard", market=Market.SPOT, vcpus=5.0) in quotas
     assert VcpuQuota(family="g", market=Market.ON_DEMAND, vcpus=2000.0) in quotas
     assert len({(item.family, item.market) for item in quotas}) == len(quotas) == 8
-    assert lambda_concurrency(there) == 1000
+    assert lambda_concurrency(there).limit == 1000
     assert on_demand_usd_per_hour(there, ["c5.large", "none"]) == {"c5.large": 0.085}
     assert spot_usd_per_hour(there, ["c5.large"], time.time()) == {"c5.large": pytest.approx(0.085 / 3, abs=1e-6)}
     assert set(available_zones(there)) >= {"us-east-1a", "us-east-1b"}

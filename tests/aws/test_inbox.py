@@ -117,10 +117,22 @@ def test_nonsense_is_deleted_and_harms_nobody(there: Aws, queue: str) -> None:
 
 def test_what_nobody_claims_is_deleted_in_the_end(there: Aws, queue: str) -> None:
     inbox = EventInbox(there.sqs, queue, poll_s=1, keep_s=0.0)
-    send(there, queue, STATE)
+    send(there, queue, NOTICE, STATE)
     inbox.start()
     until(lambda: left(there, queue) == 0)
     inbox.close()
+
+
+def test_states_of_others_instances_are_kept_for_less_long_than_notices(
+    there: Aws, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mark.aws.inbox.KEEP_STATES_S", 0.0)
+    inbox = EventInbox(there.sqs, queue, poll_s=1)
+    send(there, queue, NOTICE, *(StateChanged(instance=f"i-{n}", at=1.0, state="running") for n in range(9, 20)))
+    inbox.start()
+    until(lambda: left(there, queue) == 1)
+    inbox.close()
+    assert [item.word for item in inbox.claim(lambda _: True)] == [NOTICE]
 
 
 def test_a_queue_that_is_away_does_not_end_the_poller(

@@ -38,6 +38,7 @@ BESIDE = {
     "infer": LOGS,
     "interruption": LOGS | {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
     "node": {"dynamodb:ConditionCheckItem"},
+    "orphans": LOGS | {"s3:ListBucket", "sns:Publish"},
     "probe": LOGS,
     "profiler": LAUNCH - {"ec2:RunInstances", "iam:CreateServiceLinkedRole"},
     "releaser": {"s3:ListBucket"},

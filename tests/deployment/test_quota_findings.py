@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from mark.aws.account.quotas import LambdaConcurrency
+from mark.config.rollout import FunctionSettings
 from mark.config.settings import Settings
 from mark.deployment import doctor_quotas
-from mark.deployment.doctor_quotas import check_plan, check_vcpus, require_quota_of_front
+from mark.deployment.doctor_quotas import check_plan, check_reserved, check_vcpus, require_quota_of_front
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
 from mark.domain.quota import VcpuQuota
@@ -103,3 +105,18 @@ def test_a_fleet_on_spot_leaves_the_quota_on_demand_to_the_nodes(monkeypatch: py
     on_spot: Any = SimpleNamespace(name="a", served=spot, setup=model("a", 1.0).setup)
     found = {one.check: one.state for one in check_vcpus(TWO_NODES, [on_spot], ANYTHING)}
     assert found == {"vCPUs standard on-demand": "error", "vCPUs standard spot": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "unreserved", "state"),
+    [(10, 10, "error"), (50, 50, "error"), (139, 139, "error"), (140, 140, "ok"), (1000, 130, "warning")],
+)
+def test_what_functions_reserve_leaves_as_many_calls_as_aws_wants(limit: int, unreserved: int, state: str) -> None:
+    served = SimpleNamespace(overflow=object(), function_versions=True)
+    alone: Any = [SimpleNamespace(served=served), SimpleNamespace(served=SimpleNamespace(overflow=None))]
+    concurrency = LambdaConcurrency(limit=limit, unreserved=unreserved)
+
+    (found,) = check_reserved(FunctionSettings(reserved=20, provisioned=2), alone, concurrency)
+    assert found.state == state
+    assert "rollout.functions.reserved takes 40 of" in found.message
+    assert list(check_reserved(FunctionSettings(), alone, concurrency)) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from mark.config.served import served_models
 from mark.config.settings import Settings
 from mark.deployment.bundles import fits_function
 from mark.deployment.deployment_plan import compare
-from mark.deployment.spending import spending_of
+from mark.deployment.spending import end_lines, refuse_past, spending_of
 from mark.deployment.synth import check_settings
 from mark.deployment.trial import trial_settings, tried
 from mark.domain.errors import Misconfigured
@@ -104,6 +105,8 @@ def test_all_that_differs_is_said_once_and_a_trial_of_a_trial_is_the_same(whole:
 
 
 def test_limits_that_are_lower_than_a_trial_s_stay() -> None:
+    with_end = settings(DIGITS, rollout={"ends_on": "2027-01-01"})
+    assert trial_settings(with_end, fits=lambda _: False)[0].rollout.ends_on == date(2027, 1, 1)
     lower = settings(DIGITS, aws={"max_usd_per_hour": 0.3}, budget={"monthly_usd": 2})
     trial, _ = trial_settings(lower, fits=lambda _: False)
     assert (trial.service.aws.max_usd_per_hour, trial.budget.daily_usd) == (0.3, 2)
@@ -116,6 +119,20 @@ def test_your_own_name_and_certificate_stay_so_that_the_whole_service_can_follow
     assert not trial.rollout.node.self_signed
     trial, _ = trial_settings(settings(DIGITS), fits=lambda _: False)
     assert (trial.rollout.node.name, trial.rollout.node.self_signed) == ("shop.mark.internal", True)
+
+
+def test_a_trial_ends_by_itself_and_says_when_and_what_a_day_costs() -> None:
+    trial, differences = trial_settings(settings(DIGITS), fits=lambda _: False, today=date(2026, 11, 29))
+    assert [one.value for one in differences if one.setting == "rollout.ends_on"] == [date(2026, 12, 6)]
+    ends_at = datetime(2026, 12, 6, tzinfo=UTC).timestamp()
+    assert trial.rollout.ends_at == ends_at
+    [line] = end_lines(trial, 0.125)
+    assert line.startswith("A day costs about 3.00 USD.")
+    assert "on 2026-12-06 at 0:00 UTC" in line
+    assert end_lines(settings(DIGITS), 0.125) == ()
+    refuse_past(trial, ends_at - 1.0)
+    with pytest.raises(Misconfigured, match="2026-12-06 is not ahead"):
+        refuse_past(trial, ends_at)
 
 
 def test_there_is_no_trial_of_a_model_that_answers_zeros() -> None:

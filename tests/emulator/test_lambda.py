@@ -143,6 +143,23 @@ def test_reserved_concurrency_throttles(world: World) -> None:
     assert world.state()["lambda"]["echo"]["throttled"] == 1
 
 
+@pytest.mark.parametrize(("concurrency", "most"), [(NEW_CONCURRENCY, 0), (50, 0), (250, 150)])
+def test_an_account_keeps_calls_that_no_function_may_reserve(
+    start: Callable[..., World], concurrency: int, most: int
+) -> None:
+    world = start(lambdas=LambdaLimits(cold_start_s=0.0, concurrency=concurrency))
+    function(world, "echo")
+    function(world, "other")
+    client = world.client("lambda")
+    client.put_function_concurrency(FunctionName="echo", ReservedConcurrentExecutions=most)
+    for name, calls in (("echo", most + 1), ("other", 1)):
+        with pytest.raises(ClientError, match="below its minimum value of") as refused:
+            client.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=calls)
+        assert refused.value.response["Error"]["Code"] == "InvalidParameterValueException"
+    told = client.get_account_settings()["AccountLimit"]
+    assert told["UnreservedConcurrentExecutions"] == concurrency - most
+
+
 def test_a_burst_of_new_environments_throttles(start: Callable[..., World]) -> None:
     world = start(lambdas=LambdaLimits(cold_start_s=0.0, burst=2, burst_window_s=60.0))
     function(world, "echo")

@@ -146,12 +146,13 @@ def test_the_scheduled_report_arrives_with_the_command_s_figures_and_is_kept(liv
 def test_the_journal_is_archived_and_what_fails_is_told_and_done_later(live: Rig, due_at: float) -> None:
     at = due_at + OPEN_EACH_S + 60
     move_to(live, at - OPEN_EACH_S + 1)  # an hour and more since it began
-    eventually(lambda: objects(live, "journal/"))
+    eventually(lambda: any(name.endswith(".jsonl.gz") for name in objects(live, "journal/")))
     assert live.store.status("archive")["failed"] is None  # type: ignore[index]
     before = set(objects(live, "journal/"))
     assert any(name.endswith("-000001.jsonl.gz") for name in before)
 
-    controls(live).fault({"kind": "error", "service": "s3", "code": "AccessDenied", "status": 403, "count": 1})
+    # of the sign that a controller acts, and of the journal
+    controls(live).fault({"kind": "error", "service": "s3", "code": "AccessDenied", "status": 403, "count": 2})
     move_to(live, at + 1)
     eventually(lambda: live.store.status("archive")["failed"])  # type: ignore[index]
     said = live.mark("status", "--name", live.name).out

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from mark.aws.archive import get_object
+from mark.aws.names import acted_key
 from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
 from mark.controller.journal import read_journal
@@ -281,3 +283,57 @@ def test_the_loss_of_a_node_loses_no_decision_and_the_other_serves_on(
     assert len(world.instances()) <= sum(launched.values()), "and nothing is ordered twice"
     assert set(answered) == {200}
     until(lambda: named(aws) == [right.address])
+
+
+RUSH = 2000.0
+"""Speed at which six hours take eleven seconds; an agent counts at most a quarter of an hour between two looks."""
+
+
+def test_a_fleet_that_lost_all_its_nodes_ends_and_comes_back_with_them(
+    service: tuple[World, Aws, Node, Node],
+) -> None:
+    world, aws, left, _ = service
+    url = f"redis://{left.address}:{left.redis_port}"
+
+    def run_clock(speed: float) -> None:
+        wall = time.time()
+        anchor = ClockAnchor(wall_at=wall, service_at=float(world.state()["service_time"]), speed=speed)
+        ServiceStore(connect(url), "shop").put_clock(anchor)
+        world.mark("POST", "clock", {"wall_at": wall, "service_at": anchor.service_at, "speed": speed})
+
+    def serving() -> set[str]:
+        return {name for name, one in world.instances().items() if one["state"] == "running" and one["pid"]}
+
+    def acted_at() -> float:
+        [bucket] = [one["Name"] for one in aws.objects.list_buckets()["Buckets"]]
+        try:
+            return float(get_object(aws.objects, bucket, acted_key("shop")))
+        except MarkError:
+            return 0.0
+
+    left.start("controller")
+    until(serving)
+    until(acted_at)
+    run_clock(RUSH)
+    rushed_at = acted_at() + 2 * RUSH
+    until(lambda: acted_at() > rushed_at)  # agents know the speed by now
+    before = serving()
+    assert before
+    left.lose()
+    until(lambda: not serving())
+
+    left.redis.stop()
+    left.redis = EmbeddedRedis(left.folder / "redis", options={"port": str(left.redis_port), "bind": left.address})
+    until(lambda: connects(url))
+    run_clock(SPEED)
+    left.start("controller")
+    until(serving)
+    assert not before & serving()
+
+
+def connects(url: str) -> bool:
+    try:
+        connect(url).call("PING")
+    except MarkError:
+        return False
+    return True

@@ -39,6 +39,7 @@ PRIVATE: dict[str, Any] = {
 
 LEAN: dict[str, Any] = {
     "shape": "lean",
+    "ends_on": "2099-12-31",
     "certificate": None,
     "network": {"egress": "ipv6", "zones": ZONES},
     "node": {
@@ -60,7 +61,7 @@ TELEMETRY = {
 
 def settings(folder: Path, *, telemetry: Mapping[str, Any] | None = None, **rollout: Any) -> Settings:
     """A service in the shape `ha` with all that a rollout can have."""
-    for name in ("infer", "interruption", "probe", "report", "warm", "webhook"):
+    for name in ("infer", "interruption", "orphans", "probe", "report", "warm", "webhook"):
         (folder / f"{name}.zip").write_bytes(f"the code of {name}".encode())
     given = {
         "shape": "ha",

@@ -48,6 +48,7 @@ NETWORK = "a part of a network, which Amazon VPC does not bill"
 PERMISSION = "IAM is free"
 PART = "a part of a resource that is billed"
 FREE: Mapping[str, str] = {
+    "AWS::AutoScaling::ScheduledAction": PART,
     "AWS::Budgets::Budget": "one without actions is free (BudgetsUsage of AWS's list AWSBudgets, 2020-10-01: "
     "huggingface.co/datasets/labofsahil/aws-pricing-dataset 50682afa, read 2026-11-22)",
     "AWS::EC2::EgressOnlyInternetGateway": NETWORK,
@@ -72,7 +73,7 @@ FREE: Mapping[str, str] = {
     "AWS::Events::Rule": "events of AWS's own services are free (EventBridge pricing)",
     "AWS::IAM::InstanceProfile": PERMISSION,
     "AWS::IAM::Role": PERMISSION,
-    "AWS::Lambda::EventInvokeConfig": "says that a training is not run again",
+    "AWS::Lambda::EventInvokeConfig": "says that a training is not run again, and who hears of orphans",
     "AWS::Lambda::EventSourceMapping": "its polls are in the line `queues`",
     "AWS::Lambda::Permission": PERMISSION,
     "AWS::Lambda::Version": "billed as the function that it is of",

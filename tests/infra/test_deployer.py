@@ -205,6 +205,7 @@ NAMED: dict[str, tuple[str, str]] = {
 }
 """The property that names a resource of a type, and the end of its ARN."""
 PART_OF = {
+    "AWS::AutoScaling::ScheduledAction",
     "AWS::Lambda::Alias",
     "AWS::Lambda::EventInvokeConfig",
     "AWS::Lambda::Permission",

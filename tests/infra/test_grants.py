@@ -32,6 +32,8 @@ UNRECORDED = {
 BY_AWS: Mapping[str, str] = {
     "Answers": "a start script tells CloudFormation that its process answers",
     "Artifacts": "an agent's start script fetches the model's bundle, and what answers its metadata further ones",
+    "Bucket": "S3 tells by it what is not there from what is denied",
+    "Call": "EventBridge Scheduler calls functions",
     "Certificate": "a node's start script reads the certificate",
     "Collector": "a gateway's or a node's start script reads the headers of the collector of spans and metrics",
     "Image": "start scripts, ECS and Lambda pull images",
@@ -40,7 +42,7 @@ BY_AWS: Mapping[str, str] = {
     "Logs": "Lambda, ECS or Docker's driver writes what a process says",
     "Network": "Lambda makes the interface by which a function stands in the network",
     "RawQueue": "Lambda reads the queue for the function",
-    "Report": "EventBridge Scheduler calls the report",
+    "Topic": "Lambda tells of what the function `orphans` finds",
     "Secrets": "a node's start script reads the store's passwords",
     "UnpostedQueue": "Lambda keeps there what the webhook's function could not post",
 }

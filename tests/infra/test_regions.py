@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,3 +70,10 @@ def test_a_trial_in_tokyo_has_a_node_that_knows_its_prices(trial_synthesis: Synt
     assert "\nMARK_FILES=" in script
     [nodes] = of_type(trial["nodes"], "AWS::AutoScaling::AutoScalingGroup").values()
     assert (nodes["MinSize"], nodes["MaxSize"]) == ("1", "1"), "a new account holds no second one"
+    # the trial ends by itself, and the group changes with its end: only so does another deploy bring it back
+    [end] = of_type(trial["nodes"], "AWS::AutoScaling::ScheduledAction").values()
+    assert (end["MinSize"], end["MaxSize"], end["DesiredCapacity"]) == (0, 0, 0)
+    assert {tag["Key"]: tag["Value"] for tag in nodes["Tags"]}["mark:ends"] == end["StartTime"]
+    orphans = of_type(trial["functions"], "AWS::Lambda::Function")["Orphans"]["Environment"]["Variables"]
+    assert float(orphans["MARK_ENDS_AT"]) == datetime.fromisoformat(end["StartTime"]).timestamp()
+    assert "ends_on" not in script

@@ -166,7 +166,7 @@ def _variables(function: Any) -> dict[str, str]:
     return given | {name: LATER for name in given if name in ADDRESSES}
 
 
-ADDRESSES = {"EVENTS_QUEUE_URL", "MARK_REPORT_BUCKET", "MARK_STORE_URL", "MARK_TRAINING_BUCKET"}
+ADDRESSES = {"EVENTS_QUEUE_URL", "MARK_BUCKET", "MARK_REPORT_BUCKET", "MARK_STORE_URL", "MARK_TRAINING_BUCKET"}
 
 
 def test_the_raw_queue_is_read_the_same(templates: dict[str, Template], made: Any) -> None:
@@ -205,8 +205,9 @@ def _launches(data: dict[str, Any]) -> dict[str, Any]:
     return left | {"TagSpecifications": launched}
 
 
-def test_the_report_s_schedule_is_the_same(templates: dict[str, Template], made: Any) -> None:
-    [told] = of_type(templates["reports"], "AWS::Scheduler::Schedule").values()
+@pytest.mark.parametrize("part", ["functions", "reports"])
+def test_schedules_are_the_same(templates: dict[str, Template], made: Any, part: str) -> None:
+    [told] = of_type(templates[part], "AWS::Scheduler::Schedule").values()
     live = made("scheduler").get_schedule(Name=told["Name"])
     for key in told.keys() - {"Target"}:
         assert live[key] == told[key], key

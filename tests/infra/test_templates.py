@@ -36,6 +36,7 @@ from mark.store.users import PROCESSES, rules_of
 from tests.infra.conftest import ACCOUNT, GRPC_PORT, REGION, Template, by_part, of_type, plain, settings
 
 UNTAGGED = {
+    "AWS::AutoScaling::ScheduledAction",
     "AWS::Lambda::Permission",
     "AWS::SNS::Subscription",
     "AWS::ApplicationAutoScaling::ScalableTarget",
@@ -566,6 +567,7 @@ def test_what_stays_is_the_bucket_and_the_logs(templates: dict[str, Template]) -
     [
         ("control", "ControllerRole", "controller"),
         ("functions", "InterruptionRole", "interruption"),
+        ("functions", "OrphansRole", "orphans"),
         ("functions", "WarmRole", "warm"),
         ("functions", "TrainRole", "train"),
         ("functions", "InferInceptionV3Role", "infer"),
@@ -575,7 +577,7 @@ def test_roles_may_do_what_their_calls_need(
     templates: dict[str, Template], part: str, resource: str, role: str
 ) -> None:
     [policy] = of_type(templates[part], "AWS::IAM::Role")[resource]["Policies"]
-    bucket = "<mark-shop-bucket>" if role in ("controller", "train") else ""
+    bucket = "<mark-shop-bucket>" if role in ("controller", "orphans", "train") else ""
     infer = ("mark-shop-inception-v3", "mark-shop-inception-v3:live")
     names = Names(
         service="shop", region=REGION, account=ACCOUNT, bucket=bucket, infer=infer, train="mark-shop-train"
@@ -611,7 +613,7 @@ def test_roles_are_taken_by_one_service_each(templates: dict[str, Template]) -> 
         for template in templates.values()
         for name, role in of_type(template, "AWS::IAM::Role").items()
     }
-    assert len(taken) == 12
+    assert len(taken) == 14
     for name, [statement] in taken.items():
         service = statement["Principal"]["Service"]
         assert statement["Action"] == "sts:AssumeRole"
@@ -703,6 +705,10 @@ def test_functions_that_nobody_waits_for_ring_where_they_fail(
         made = {str(one["FunctionName"]) for one in of_type(part["functions"], "AWS::Lambda::Function").values()}
         assert watched(part) == made & {"mark-shop-report", "mark-shop-train"}
     assert watched(templates) == {"mark-shop-report", "mark-shop-train"}
+    for part in (templates, lean):
+        [told] = of_type(part["watch"], "AWS::Lambda::EventInvokeConfig").values()
+        assert told["FunctionName"] == "mark-shop-orphans"
+        assert told["DestinationConfig"] == {"OnFailure": {"Destination": {"Ref": "Alarms"}}}
 
 
 def test_a_function_is_excused_for_what_is_true_of_it(templates: dict[str, Template]) -> None:
@@ -717,7 +723,7 @@ def test_a_function_is_excused_for_what_is_true_of_it(templates: dict[str, Templ
     }
     assert "VpcConfig" in made["Report"]["Properties"]
     assert [name for name, skips in excused.items() if "CKV_AWS_117" not in skips] == ["Probe", "Report"]
-    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 7
+    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 8
 
 
 def test_a_private_network_reaches_whatever_processes_call(others: dict[str, Template]) -> None:

@@ -107,6 +107,24 @@ def test_a_mail_that_bounced_is_told_without_addresses() -> None:
     assert "team" not in text
 
 
+def test_what_the_function_orphans_found_is_told() -> None:
+    failed = {
+        "timestamp": "2026-11-23T14:03:00.000Z",
+        "requestContext": {
+            "functionArn": "arn:aws:lambda:us-east-1:123456789012:function:mark-shop-orphans:$LATEST",
+            "condition": "RetriesExhausted",
+        },
+        "responsePayload": {
+            "errorMessage": "no controller of shop owns i-1; ended: 0",
+            "errorType": "OrphansFound",
+        },
+    }
+    first, second, third = posted(failed).splitlines()
+    assert first == "ALARM mark-shop-orphans: no controller of shop owns i-1; ended: 0"
+    assert second == "Since 2026-11-23 14:03 UTC."
+    assert "mark destroy" in third
+
+
 def test_what_is_none_of_these_is_told_as_it_is() -> None:
     assert posted("the <!channel> & @everyone", "hello") == (
         "NOTICE hello: the &lt;!channel&gt; &amp; @\u200beveryone"

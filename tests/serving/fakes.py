@@ -34,6 +34,7 @@ class FakeStore:
         self.warmings: tuple[Warmed, ...] = ()
         self.asked_warmed = self.told_clock = self.refused = self.asked_host = 0
         self.away = False
+        self.acted: float | None = None
         self.lose_report_answers = 0
         self.spending = SpendingLimit.NONE
         self._version = 0
@@ -50,6 +51,10 @@ class FakeStore:
         self._ask()
         self.told_clock += 1
         return self.anchor
+
+    async def acted_at(self) -> float | None:
+        self._ask()
+        return self.acted
 
     async def spending_limit(self) -> SpendingLimit:
         return self.spending

@@ -11,9 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mark.dispatch.policy import Bounced, DispatchPolicy
+from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
+from mark.domain.orphan import LONGEST_STEP_S, ORPHAN_AFTER_S
 from mark.protocols.frames import (
     VERSION,
     Cancel,
@@ -31,9 +33,11 @@ from mark.protocols.frames import (
     Bounced as BouncedFrame,
 )
 from mark.protocols.handshake import GatewayHandshake, new_nonce
+from mark.serving.agent import process
 from mark.serving.agent.host import METADATA, Host
 from mark.serving.agent.process import EXIT_BROKEN, EXIT_DRAINED, EXIT_STOPPED, serve_agent
 from mark.serving.agent.tenant import AgentConfig, Tenant
+from mark.steady_time import steady_time
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 from tests.serving.harness import BODY, INFER, LAMBDA, Client, Live, live, offering, run, served, truth, until
 from tests.waiting import PATIENCE_S
@@ -281,6 +285,50 @@ def test_it_serves_on_when_the_store_is_away() -> None:
             await until(lambda: truth(running.store.refused > 0))
             assert (await running.ask()).status == 200
             running.store.away = False
+
+    run(test())
+
+
+LOOKS_S = 0.005
+"""Between two looks of an agent at its service's clock, whose day lasts less than a second here."""
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> ClockAnchor:
+    monkeypatch.setattr(process, "CLOCK_S", LOOKS_S)
+    return ClockAnchor(wall_at=steady_time(), service_at=1e9, speed=1e6)
+
+
+@pytest.mark.parametrize("store_is_lost", [True, False])
+def test_left_alone_for_hours_it_powers_off(fast: ClockAnchor, store_is_lost: bool) -> None:
+    async def test() -> None:
+        async with live() as running:
+            running.store.anchor = fast
+            told = running.store.told_clock
+            await until(lambda: truth(running.store.told_clock > told))
+            running.store.away = store_is_lost
+            assert await running.agents["i-0"].task == EXIT_DRAINED
+            running.store.away = False
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_an_agent_that_is_used_or_whose_controllers_act_stays(fast: ClockAnchor, is_used: bool) -> None:
+    async def test() -> None:
+        async with live() as running:
+            gateway = await frames_to(running)
+            running.store.anchor = fast
+            enough = running.store.told_clock + 2 * ORPHAN_AFTER_S / LONGEST_STEP_S
+            while running.store.told_clock < enough:
+                if is_used:
+                    gateway.send(request(1))
+                    await gateway.next(Response)
+                else:
+                    running.store.acted = fast.service_time(steady_time())
+                    await asyncio.sleep(0)
+            assert not running.agents["i-0"].task.done()
+            await gateway.close()
 
     run(test())
 

@@ -23,6 +23,7 @@ class FakeStore:
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic, member_ttl_s: float = 3.0) -> None:
         self.anchor = ClockAnchor()
+        self.acted: float | None = None
         self.directory = ClientDirectory()
         self.reports: list[GatewayReport] = []
         self._now = now
@@ -51,6 +52,10 @@ class FakeStore:
     async def clock(self) -> ClockAnchor:
         self._before_each_call()
         return self.anchor
+
+    async def acted_at(self) -> float | None:
+        self._before_each_call()
+        return self.acted
 
     async def spending_limit(self) -> SpendingLimit:
         return SpendingLimit.NONE

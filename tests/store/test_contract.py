@@ -121,6 +121,9 @@ def test_the_clock_is_the_walls_until_it_is_set(world: World) -> None:
         assert await gateway.clock() == await agent.clock() == ClockAnchor()
         world.put_clock(anchor)
         assert await gateway.clock() == await agent.clock() == anchor
+        assert await agent.acted_at() is None
+        world.put_acted_at(1234.0625)
+        assert await agent.acted_at() == 1234.0625
 
     world.play(story)
 

@@ -142,6 +142,7 @@ def test_an_agents_life_needs_nothing_that_its_user_may_not(server: EmbeddedRedi
         agent = AgentStore(link, SERVICE)
         assert await agent.spec(MODEL) == AgentSpec(served=SPEC.models[0], seed=SPEC.seed)
         assert await agent.clock() == ClockAnchor(wall_at=1.0)
+        assert await agent.acted_at() is None
         await agent.share_wall(5.0)
         await agent.share_wall(5.0)
         assert not await agent.announce(a_member("i-1"))

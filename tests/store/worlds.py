@@ -26,6 +26,7 @@ class World(Protocol):
     def play(self, story: Story) -> None: ...
     def membership(self, model: str) -> Membership: ...
     def put_clock(self, anchor: ClockAnchor) -> None: ...
+    def put_acted_at(self, now: float) -> None: ...
     def put_warmed(self, warmed: Warmed) -> None: ...
     def arrivals(self, model: str, first: int, last: int) -> list[int]: ...
     def wait(self, seconds: float) -> None: ...
@@ -35,6 +36,7 @@ class RedisWorld:
     def __init__(self, store: ServiceStore, url: str, service: str) -> None:
         self.membership = store.membership
         self.put_clock = store.put_clock
+        self.put_acted_at = store.put_acted_at
         self.put_warmed = store.put_warmed
         self.arrivals = store.arrivals
         self._url = url
@@ -79,6 +81,9 @@ class FakeWorld:
 
     def put_clock(self, anchor: ClockAnchor) -> None:
         self.store.anchor = anchor
+
+    def put_acted_at(self, now: float) -> None:
+        self.store.acted = now
 
     def play(self, story: Story) -> None:
         async def played() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from mark.aws.errors import translated
@@ -31,6 +32,11 @@ CODES: Mapping[str, tuple[str, Market]] = MappingProxyType(
 """Service Quotas' code -> the family of `mark.domain.quota`, and the market."""
 
 
+KEPT_UNRESERVED = 100
+"""Lambda refuses a reservation that leaves fewer calls at once to the other functions (its guide, reserved
+concurrency); an account that has no more may reserve none (aws-samples/one-observability-demo #278)."""
+
+
 def code_of_quota(family: str, market: Market) -> str:
     """The code by which a quota is asked for in Service Quotas; empty where none is known."""
     return next((code for code, known in CODES.items() if known == (family, market)), "")
@@ -52,7 +58,24 @@ def read_quotas(aws: Aws) -> Quotas:
             token = {"NextToken": page["NextToken"]}
 
 
-def lambda_concurrency(aws: Aws) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaConcurrency:
     """Calls that Lambda runs at once for the whole account in this region."""
+
+    limit: int
+    #: The part of it that no function has for itself.
+    unreserved: int
+
+    @property
+    def kept(self) -> int:
+        """The part that no function may reserve; in an account with fewer, all of them."""
+        return min(KEPT_UNRESERVED, self.limit)
+
+
+def lambda_concurrency(aws: Aws) -> LambdaConcurrency:
+    """Lambda's concurrency as the account has it now. Errors as AWS has them."""
     with translated():
-        return aws.lambda_.get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
+        found = aws.lambda_.get_account_settings()["AccountLimit"]
+    return LambdaConcurrency(
+        limit=found["ConcurrentExecutions"], unreserved=found["UnreservedConcurrentExecutions"]
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,14 @@ from mark.aws.ec2.launch import LIVE
 from mark.aws.ec2.tags import MODEL, OFFERING, PROFILE_OF, ROLE, SERVICE
 from mark.aws.errors import translated
 from mark.aws.session import Aws
+from mark.domain.fleet import Role
 from mark.domain.offering import of_type
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+FLEET = frozenset(role.value for role in Role)
+"""Roles of instances that controllers launch; gateways and nodes have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -27,6 +31,13 @@ class InventoryItem:
     is_spot: bool
     state: str
     id: str
+    #: Epoch seconds.
+    launched_at: float = 0.0
+
+
+def fleet_of(found: Sequence[InventoryItem]) -> tuple[InventoryItem, ...]:
+    """The instances that controllers launched."""
+    return tuple(one for one in found if one.role in FLEET)
 
 
 def list_inventory(aws: Aws, service: str) -> tuple[InventoryItem, ...]:
@@ -88,6 +99,7 @@ def _item(instance: InstanceTypeDef) -> InventoryItem:
         is_spot=instance.get("InstanceLifecycle") == "spot",
         state=instance["State"]["Name"],
         id=instance["InstanceId"],
+        launched_at=instance["LaunchTime"].timestamp(),
     )
 
 

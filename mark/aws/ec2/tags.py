@@ -13,5 +13,7 @@ SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN, VERSION, MODEL_VERSION = (
     "mark:version",
     "mark:model-version",
 )
+ENDS = "mark:ends"
+"""Tag of a group of nodes: when the service ends."""
 PROFILE_OF, EXPIRES = "mark:profile-of", "mark:expires"
 """Tags of an instance of no fleet (`rent_instance.py`): the model that it serves, and when it ends (epoch s)."""

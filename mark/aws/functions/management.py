@@ -21,7 +21,7 @@ from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError
 
 ROLES_MADE = ("functions", "schedule")
-"""The functions', and the one that calls the report."""
+"""The functions', and that of the schedules, which call some."""
 POLICY = "handlers"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """Time of every file in a zip: the same files give the same zip."""

@@ -83,6 +83,14 @@ INFER = (Call("s3", "GetObject", "the files of the version that a call names", w
 INTERRUPTION = (Call("sqs", "SendMessage", "what EventBridge said, in the controller's words"),)
 """Calls of the interruption handler."""
 
+ORPHANS = (
+    Call("ec2", "DescribeInstances", "which instances of the service there are"),
+    Call("ec2", "TerminateInstances", "end those that no controller owns"),
+    Call("s3", "GetObject", "when a controller acted last, and what was said before", within="Signs"),
+    Call("s3", "PutObject", "what is said now", within="Notice"),
+)
+"""Calls of the function that ends what no controller owns."""
+
 TRAIN = (
     Call("s3", "GetObject", "the order of a training", within="Trainings"),
     Call("s3", "PutObject", "what a forecaster learned", within="Trainings"),
@@ -225,7 +233,7 @@ SETTING_UP = (
     Call("events", "PutRule", "spot notices, rebalance advice and state changes"),
     Call("events", "PutTargets", "send them to the raw queue"),
     Call("events", "RemoveTargets", "removal"),
-    Call("iam", "CreateRole", "the functions' role, and the schedule's"),
+    Call("iam", "CreateRole", "the functions' role, and the schedules'"),
     Call("iam", "DeleteRole", "removal"),
     Call("iam", "DeleteRolePolicy", "removal"),
     Call("iam", "GetRole", "whether the role is there"),
@@ -245,9 +253,9 @@ SETTING_UP = (
     Call("s3", "PutBucketLifecycleConfiguration", "for how long"),
     Call("s3", "PutBucketTagging", "whose it is"),
     Call("s3", "PutBucketVersioning", "what was written over can be had again"),
-    Call("scheduler", "CreateSchedule", "the report is mailed"),
+    Call("scheduler", "CreateSchedule", "functions are called at their times"),
     Call("scheduler", "DeleteSchedule", "removal, or no report is mailed any more"),
-    Call("scheduler", "UpdateSchedule", "the report's schedule has changed"),
+    Call("scheduler", "UpdateSchedule", "a schedule has changed"),
     Call("sqs", "CreateQueue", "raw, its dead letters, events"),
     Call("sqs", "DeleteQueue", "removal"),
     Call("sqs", "GetQueueAttributes", "a queue's ARN"),
@@ -267,6 +275,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "interruption": INTERRUPTION,
         "member": MEMBER,
         "node": NODE,
+        "orphans": ORPHANS,
         "pauser": PAUSER,
         "probe": (),
         "prober": PROBER,

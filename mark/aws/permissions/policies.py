@@ -293,6 +293,8 @@ PLATFORM: Mapping[str, tuple[Need, ...]] = MappingProxyType(
             *_LOGS,
             *_each("RawQueue", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
         ),
+        # S3 denies what is not there to who may not list; Lambda tells of failures
+        "orphans": (*_LOGS, *_each("Bucket", "s3:ListBucket"), *_each("Topic", "sns:Publish")),
         "probe": _LOGS,
         "report": _LOGS,
         "snapshot-report": _LOGS,

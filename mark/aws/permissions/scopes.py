@@ -20,14 +20,17 @@ from mark.aws.names import (
     LEASE,
     QUEUES,
     RAW,
-    REPORT,
     REPORTS,
     RULES,
+    SCHEDULES,
     TOKEN,
+    TOPIC,
     TRAININGS,
     UNPOSTED_QUEUE,
     VERSIONS,
+    acted_key,
     name_of,
+    orphans_key,
     pause_parameter,
 )
 
@@ -117,6 +120,11 @@ def _queues(*parts: str) -> Callable[[Names], tuple[str, ...]]:
 def _prefix(part: str) -> Callable[[Names], tuple[str, ...]]:
     """Objects of the bucket whose names begin so."""
     return lambda n: (f"arn:{n.partition}:s3:::{n.bucket}/{part}/*",) if n.bucket else ()
+
+
+def _objects(*keys: Callable[[str], str]) -> Callable[[Names], tuple[str, ...]]:
+    """Objects of the bucket, by their names for a service."""
+    return lambda n: tuple(f"arn:{n.partition}:s3:::{n.bucket}/{key(n.service)}" for key in keys if n.bucket)
 
 
 def _functions(names: Names) -> tuple[str, ...]:
@@ -221,7 +229,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         "HandScheduleRole": (
             lambda n: (n.role("schedule"),),
             _passed_to("scheduler"),
-            "the schedule calls the report as its role",
+            "schedules call their functions as their role",
         ),
         "Image": (
             lambda n: (n.arn("ecr", f"repository/{n.repository}"),) if n.repository else (),
@@ -285,9 +293,10 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         "OwnRoles": (
             lambda n: (n.role("functions"), n.role("schedule")),
             _always,
-            "the roles of the service's functions and of the report's schedule",
+            "the roles of the service's functions and of its schedules",
         ),
         "OwnTemplates": (lambda n: n.ec2("launch-template"), _owned, "templates of the service"),
+        "Notice": (_objects(orphans_key), _always, "what was said of instances that no controller owns"),
         "Objects": (
             lambda n: tuple(f"arn:{n.partition}:s3:::{n.bucket}{part}" for part in ("", "/*")) if n.bucket else (),
             _always,
@@ -318,9 +327,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             "rules of the service",
         ),
         "Schedule": (
-            lambda n: (n.arn("scheduler", f"schedule/default/{name_of(n.service, REPORT)}"),),
+            lambda n: tuple(
+                n.arn("scheduler", f"schedule/default/{name_of(n.service, one)}") for one in SCHEDULES
+            ),
             _always,
-            "the report's schedule",
+            "the service's schedules",
         ),
         "Mail": (
             lambda n: tuple(n.arn("ses", f"{kind}/*") for kind in ("identity", "configuration-set") if n.sender),
@@ -347,6 +358,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _always,
             "one rollout at a time",
         ),
+        "Signs": (_objects(acted_key, orphans_key), _always, "two small objects of the bucket"),
         "SpotRole": (
             _spot_role,
             lambda _: {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}},
@@ -378,6 +390,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             lambda n: (n.arn("secretsmanager", f"secret:{name_of(n.service, TOKEN)}-??????"),),
             _always,
             "what clients must send; Secrets Manager ends its name with six characters of its own",
+        ),
+        "Topic": (
+            lambda n: (n.arn("sns", name_of(n.service, TOPIC)),),
+            _always,
+            "people hear by it of instances that no controller owns",
         ),
         "Training": (_training, _owned, "the function that trains forecasters"),
         "UnpostedQueue": (_queues(UNPOSTED_QUEUE), _always, "alarms that could not be posted to the webhook"),

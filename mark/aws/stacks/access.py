@@ -65,9 +65,13 @@ def boundary(names: Names, secrets: Sequence[str] = ()) -> PolicyDocument:
         names.arn("lambda", f"function:{own}"),
         *log_groups,
         f"arn:{names.partition}:s3:::{bucket_pattern(names.service)}",
+        names.arn("sns", own),
         names.arn("sqs", own),
     )
-    doings = ("cloudformation:SignalResource", "dynamodb:*", "lambda:InvokeFunction", "logs:*", "s3:*", "sqs:*")
+    doings = (
+        *("cloudformation:SignalResource", "dynamodb:*", "lambda:InvokeFunction", "logs:*", "s3:*"),
+        *("sns:Publish", "sqs:*"),
+    )
     webhook, *_ = SCOPES["Webhook"]
     readable = (names.arn("secretsmanager", f"secret:{own}"), *webhook(names), *secrets)
     made = (

@@ -26,6 +26,9 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "elasticloadbalancing: DescribeTargetGroups DescribeTargetHealth",
             "iam: CreateServiceLinkedRole PassRole",
         ),
+        "AWS::AutoScaling::ScheduledAction": (
+            "autoscaling: DeleteScheduledAction DescribeScheduledActions PutScheduledUpdateGroupAction",
+        ),
         "AWS::Budgets::Budget": (
             "budgets: ListTagsForResource ModifyBudget TagResource UntagResource ViewBudget",
         ),

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from mark.aws.account.quotas import code_of_quota
+from mark.aws.account.quotas import KEPT_UNRESERVED, code_of_quota
 from mark.domain.offering import InstanceType, Market
 from mark.domain.quota import quota_family
 from mark.emulator.config import ACCOUNT, REGION
 from mark.emulator.ec2.machine import Machine, MachineState
 from mark.emulator.errors import ApiError, not_emulated
-from mark.emulator.moto_parts import is_free_tier
+from mark.emulator.moto_parts import backend_of, is_free_tier
 from mark.emulator.paging import page_of
 
 ACCOUNT_SETTINGS = "GET /2016-08-19/account-settings"
@@ -132,13 +132,29 @@ class AccountLimits:
         ]
         return {"Quotas": page, **({"NextToken": following} if following else {})}
 
+    def reserve(self, function: str, calls: int) -> None:
+        """Refuse what leaves too few calls at once to the other functions. Errors: ApiError."""
+        least = min(KEPT_UNRESERVED, self._concurrency)
+        if self._concurrency - sum((_reserved() | {function: calls}).values()) < least:
+            raise ApiError(
+                "InvalidParameterValueException",
+                "Specified ReservedConcurrentExecutions for function decreases account's "
+                f"UnreservedConcurrentExecution below its minimum value of [{least}].",
+            )
+
     def account_settings(self) -> dict[str, Any]:
         """The reply to Lambda's GetAccountSettings."""
         return {
             "AccountLimit": {
                 "ConcurrentExecutions": self._concurrency,
-                "UnreservedConcurrentExecutions": self._concurrency,
+                "UnreservedConcurrentExecutions": self._concurrency - sum(_reserved().values()),
                 "TotalCodeSize": 80_530_636_800,
             },
             "AccountUsage": {"TotalCodeSize": 0, "FunctionCount": 0},
         }
+
+
+def _reserved() -> dict[str, int]:
+    """Calls at once that functions have for themselves."""
+    functions = backend_of("lambda").list_functions()
+    return {one.function_name: int(one.reserved_concurrency or 0) for one in functions}

@@ -12,6 +12,7 @@ from typing import Protocol
 from mark.aws.session import Aws
 from mark.live.background.alerts import AlertWatch, Post
 from mark.live.background.archive import Archivist
+from mark.live.background.beat import Beat
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.housekeeping import Housekeeper
 from mark.live.clock import ServiceClock
@@ -32,6 +33,7 @@ def all_tasks(store: ServiceStore, aws: Aws, post: Post | None = None) -> tuple[
     """The tasks of a live service. `post` takes messages of alarms to a webhook."""
     clock = ServiceClock(store)
     return (
+        Beat(store=store, aws=aws, clock=clock),
         AlertWatch(store=store, aws=aws, clock=clock, post=post),
         Archivist(store=store, aws=aws, clock=clock),
         Housekeeper(store=store, clock=clock),

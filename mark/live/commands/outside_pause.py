@@ -13,7 +13,7 @@ import typer
 
 from mark.aws.account.preflight import caller
 from mark.aws.ec2.batches import call_each
-from mark.aws.ec2.inventory import InventoryItem, list_inventory
+from mark.aws.ec2.inventory import InventoryItem, fleet_of, list_inventory
 from mark.aws.outside_pause import remove_pause, write_pause
 from mark.aws.provision import AT_ONCE
 from mark.aws.session import Aws
@@ -23,15 +23,12 @@ from mark.config.settings import Settings
 from mark.domain.billing.spending import OutsidePause
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.figures import plural
-from mark.domain.fleet import Role
 from mark.live.commands.pause import NOT_DONE, flags_of
 from mark.live.service_session import service_aws
 from mark.live.status.aws_inventory import instance_document, usd_per_hour
 from mark.report.overhead import overhead_usd_per_hour
 from mark.report.terminal import note, progress, show, show_json
 
-FLEET = frozenset(role.value for role in Role)
-"""Roles of instances that controllers launch; gateways and nodes have none, and stay."""
 OBEY_S = 90.0
 """Time that controllers have to end the fleet: a poll of theirs, a tick, and what the instances still answer."""
 ENDED_S = 180.0
@@ -56,11 +53,6 @@ class Outcome:
     def left(self) -> tuple[InventoryItem, ...]:
         """The part of the fleet that runs on."""
         return fleet_of(self.running)
-
-
-def fleet_of(found: Sequence[InventoryItem]) -> tuple[InventoryItem, ...]:
-    """The instances that controllers launched."""
-    return tuple(one for one in found if one.role in FLEET)
 
 
 def pause_outside(settings: Settings, *, on: bool, within_s: float | None, as_json: bool) -> None:

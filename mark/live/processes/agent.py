@@ -26,6 +26,7 @@ from mark.domain.errors import Misconfigured, RetryLater, failure_words
 from mark.domain.fleet import Role
 from mark.domain.host_spec import SHARED, TenantSpec
 from mark.domain.offering import Offering, of_type, with_longest_batch
+from mark.domain.orphan import ORPHAN_AFTER_S
 from mark.live.cloud_process import exit_after
 from mark.live.local.ports import is_loopback
 from mark.live.processes.version_fetch import LOADING, READY
@@ -36,7 +37,7 @@ from mark.ports import Backend, ReplacingBackend, StreamingBackend, VariantBacke
 from mark.service_spec import AgentSpec, ServedModel
 from mark.serving.agent.cpu_meter import CpuMeter, busy_vcpu_s
 from mark.serving.agent.device import Device
-from mark.serving.agent.process import serve_agent, serve_host
+from mark.serving.agent.process import EXIT_DRAINED, EXIT_STOPPED, serve_agent, serve_host
 from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.backends.factory import make_backend
 from mark.serving.backends.isolation import (
@@ -106,16 +107,37 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         partial(_store_password, environment),
     )
     store = AgentStore(link, identity.tags[SERVICE])
-    WALL.adopt(await store.share_wall(WALL.offset_s))
-    clock = _Clock(store)
-    await clock.refresh()
     try:
+        if not await _reach(store, stop):
+            return EXIT_STOPPED if stop.is_set() else EXIT_DRAINED
+        clock = _Clock(store)
+        await clock.refresh()
         serve = _share if identity.tags.get(MODEL) == SHARED else _serve_model
         return await serve(identity, imds, store, clock, booted_at, stop, environment)
     finally:
         faulthandler.cancel_dump_traceback_later()
         await link.aclose()
         leading.close()
+
+
+async def _reach(store: AgentStore, stop: asyncio.Event) -> bool:
+    """Wait until the store answers, which tells the wall's time; False where it does not for ORPHAN_AFTER_S.
+
+    A machine whose agent ended and was started again would else begin to count anew.
+    """
+    until, is_told = steady_time() + ORPHAN_AFTER_S, False
+    while not stop.is_set() and steady_time() < until:
+        try:
+            WALL.adopt(await store.share_wall(WALL.offset_s))
+        except RetryLater as error:
+            if not is_told:
+                log.warning("the store does not answer yet", extra={"reason": str(error)})
+            is_told = True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), LOOK_S)
+        else:
+            return True
+    return False
 
 
 async def _serve_model(

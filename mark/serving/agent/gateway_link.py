@@ -62,6 +62,8 @@ class FramePort:
     tenants: dict[str, Tenant] = field(default_factory=dict, repr=False)
     open: set[GatewayConnection] = field(default_factory=set)
     unexpected: UnexpectedErrors = field(default_factory=lambda: UnexpectedErrors(log))
+    #: Requests came since this was last taken back.
+    is_used: bool = False
 
 
 class GatewayConnection(FrameLink):
@@ -180,6 +182,7 @@ class GatewayConnection(FrameLink):
             return
         core, size = self._core, frame.details.size
         self._seen += 1
+        self._port.is_used = True
         request = InferRequest(
             path=_text(frame.path),
             content_type=_text(frame.content_type),

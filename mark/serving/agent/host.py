@@ -13,6 +13,7 @@ from mark.domain.errors import MarkError, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.host_spec import SHARED
 from mark.domain.member import Member, MemberState
+from mark.domain.orphan import BEAT_S, Ownership
 from mark.ports import AgentLink
 from mark.serving.agent.gateway_link import FramePort
 from mark.serving.agent.http import AgentHttp
@@ -65,6 +66,7 @@ class Host:
         self._only = tenant
         self._goes_at = math.inf
         self._unreachable: set[str] = set()
+        self._ownership: Ownership | None = None
         if tenant is not None:
             self.add(tenant)
 
@@ -136,15 +138,35 @@ class Host:
         first, *others = self.members()
         if await self.link.announce(first) and not self.draining.is_set():
             log.info("drain requested", extra={"instance": self.config.instance})
-            self.state = MemberState.DRAINING
-            for tenant in self.tenants:
-                tenant.refuse(MemberState.DRAINING)
-            self.draining.set()
+            self._begin_drain()
             first, *others = self.members()
             await self.link.announce(first)
         for member in others:
             if any(member.wire_key == one.wire_key for one in (*self.tenants, *self.broken)):  # it has not left
                 await self.link.announce(member)
+
+    def _begin_drain(self) -> None:
+        self.state = MemberState.DRAINING
+        for tenant in self.tenants:
+            tenant.refuse(MemberState.DRAINING)
+        self.draining.set()
+
+    async def watch_ownership(self) -> None:
+        """Look for signs of a controller, and of use; drain where both are missing for too long."""
+        now, acted_at = self.anchor.service_time(steady_time()), None
+        before = self._ownership or Ownership(at=now)
+        try:
+            if now - before.acted_at >= BEAT_S:
+                acted_at = await self.link.acted_at()
+        finally:  # also where the store is lost: that is what it is for
+            self._ownership = before.at_look(now, acted_at=acted_at, is_used=self.port.is_used)
+            self.port.is_used = False
+            if self._ownership.is_orphan and not self.draining.is_set():
+                log.warning(
+                    "no controller acts and nobody sends requests: the instance ends",
+                    extra={"instance": self.config.instance, "alone_s": round(self._ownership.alone_s)},
+                )
+                self._begin_drain()
 
     async def follow_clock(self) -> None:
         """Read the service's clock, and convert a notice's time with it."""

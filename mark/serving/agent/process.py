@@ -2,8 +2,9 @@
 
 Lifecycle: it loads its model, or those that it is told to hold (`agent/tenancies.py`), announces itself in the
 store (the heartbeat by which its liveness is judged), and serves. When a drain is requested it admits nothing new,
-answers its queues, deregisters, and exits with 0, on which the machine powers off. A spot notice sets
-`terminates_at`; until then it admits what finishes before. Any other exit is a crash, after which it is restarted.
+answers its queues, deregisters, and exits with 0, on which the machine powers off. It drains by itself where no
+controller acts and nobody uses it (`domain/orphan.py`). A spot notice sets `terminates_at`; until then it admits
+what finishes before. Any other exit is a crash, after which it is restarted.
 """
 
 from __future__ import annotations
@@ -123,6 +124,7 @@ async def _serve(
     http.start()
     tasks = [
         loop.create_task(host.call_repeatedly(host.follow_clock, lambda: CLOCK_S)),
+        loop.create_task(host.call_repeatedly(host.watch_ownership, lambda: CLOCK_S)),
         loop.create_task(host.call_repeatedly(host.announce, lambda: host.announce_period_s)),
         loop.create_task(
             host.call_repeatedly(partial(host.watch, interruption), lambda: host.notice_poll_s, of=METADATA)

@@ -14,6 +14,7 @@ import pytest
 from moto import mock_aws
 
 from mark.aws.archive import make_bucket, snapshot_key
+from mark.aws.names import acted_key
 from mark.aws.resources import service_tags
 from mark.aws.session import Aws
 from mark.controller.journal import Checkpoint, Header, header_line
@@ -25,11 +26,13 @@ from mark.controller.placement_journal import (
 )
 from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
 from mark.domain.host_spec import SHARED
+from mark.domain.orphan import BEAT_S
 from mark.live.archived_load import archived_load, archived_segments
 from mark.live.background.archive import AGAIN_S, OPEN_EACH_S, Archivist, may_drop
+from mark.live.background.beat import Beat
 from mark.live.control.driver import SEGMENT_BYTES, WAITING_BYTES, rotate_if_long
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
@@ -293,3 +296,18 @@ def test_a_snapshot_of_the_store_is_kept_where_a_report_is_made_of_it(kept: Kept
     snapshot = read_snapshot(kept.objects()[snapshot_key("shop")])
     assert snapshot.at == kept.clock.at
     assert list(snapshot.journal_lines(MODEL)) == list(kept.store.journal_lines(MODEL))
+
+
+def test_a_controller_that_acts_says_so_in_the_store_and_in_the_bucket(kept: Kept) -> None:
+    beat = Beat(store=kept.store, aws=kept.aws, clock=kept.clock)
+    RESOURCES.write(kept.store, PublishedResources(bucket="not-there"))
+    with pytest.raises(MarkError, match="NoSuchBucket"):
+        beat.poll()
+    RESOURCES.write(kept.store, PublishedResources(bucket=BUCKET))
+    beat.poll()  # at once: a sign that is missing ends a fleet
+    kept.clock.at += BEAT_S - 1.0
+    beat.poll()
+    assert kept.objects() == {acted_key("shop"): repr(BEGAN_AT).encode()}
+    kept.clock.at += 1.0
+    beat.poll()
+    assert float(kept.objects()[acted_key("shop")]) == BEGAN_AT + BEAT_S
