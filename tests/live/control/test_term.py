@@ -32,6 +32,9 @@ class Acts:
     def status(self, _name: str) -> dict[str, Any]:
         return {"events_url": "https://queue"}
 
+    def keep_scripts(self) -> None:
+        pass
+
     def renew(self, _lease: object) -> None:
         self.said.append("renew")
         self.renewed.set()
