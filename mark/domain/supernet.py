@@ -163,8 +163,9 @@ class TrainedSupernet:
     seed: int
     epochs: int
     trained_s: float
-    #: Subnets that are possible, and those that were calibrated and can be served.
+    #: Subnets that are possible, those that the search evaluated, and those that are calibrated and can be served.
     possible: int
+    evaluated: int
     calibrated: int
     #: Examples that were learned from, chosen by, and judged by.
     learned: int

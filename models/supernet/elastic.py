@@ -7,7 +7,7 @@ norms. The network stays what it was as long as the largest subnet answers.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
@@ -94,6 +94,12 @@ class ElasticNetwork:
             if control not in self.space:
                 raise Misconfigured(f"{control} is no subnet of this supernet")
             self._calibrated.add(control)
+
+    def keep(self, controls: Set[Control]) -> None:
+        """Forget the statistics of all other subnets, which then are calibrated no more."""
+        self._calibrated &= controls
+        for norm in self.norms.values():
+            norm.forget(norm.statistics.keys() - controls)
 
     @property
     def calibrated(self) -> tuple[Control, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, Self
 
 import torch
@@ -362,6 +362,13 @@ class SubnetNorm(nn.Module):
         """Keep the statistics of a subnet, once where another has the same."""
         key = found.mean.cpu().numpy().tobytes() + found.variance.cpu().numpy().tobytes()
         self.statistics[control] = self._once.setdefault(key, found)
+
+    def forget(self, controls: Iterable[Control]) -> None:
+        """Keep no statistics of these subnets."""
+        for control in controls:
+            del self.statistics[control]
+        used = {id(one) for one in self.statistics.values()}
+        self._once = {key: one for key, one in self._once.items() if id(one) in used}
 
     def share(self, control: Control) -> None:
         """Make that subnet's statistics the layer's own, which subnets without theirs use."""

@@ -12,10 +12,12 @@ import numpy as np
 
 from mark.domain.supernet import Control, ElasticSpace
 
-MOST = 256
-"""Subnets that are evaluated at most: all of a space that has no more."""
-FROM_THE_START = 0.25
-"""Share of them that is drawn before the best ones are varied."""
+WHOLE = 256
+"""A space of no more subnets is evaluated whole."""
+MOST = 2_400
+"""Subnets that are evaluated at most of a larger one."""
+DRAWN = 40
+"""Of them are drawn before those on the front are varied."""
 TRIES = 50
 """Draws of a new subnet in a row that may find only known ones."""
 
@@ -30,22 +32,23 @@ class Evaluated(NamedTuple):
 def search(
     space: ElasticSpace, evaluate: Callable[[Control], Evaluated], rng: np.random.Generator, *, most: int = MOST
 ) -> dict[Control, Evaluated]:
-    """Evaluate the whole space where it is small; else draw some subnets and vary the best ones in one place."""
-    if len(space) <= most:
+    """Evaluate the whole space where it is small; else draw some subnets and vary the front's in one place."""
+    if len(space) <= min(WHOLE, most):
         return {control: evaluate(control) for control in space.controls()}
 
     def pick(choices: int) -> int:
         return int(rng.integers(choices))
 
     found = {control: evaluate(control) for control in (space.smallest, space.largest)}
+    front = pareto_front(found)
     tries = 0
     while len(found) < most and tries < TRIES:
-        best = pareto_front(found)
-        early = len(found) < most * FROM_THE_START
-        control = space.drawn(pick) if early else _varied(space, best[pick(len(best))], pick)
+        early = len(found) < DRAWN
+        control = space.drawn(pick) if early else _varied(space, front[pick(len(front))], pick)
         tries = tries + 1 if control in found else 0
         if control not in found:
             found[control] = evaluate(control)
+            front = pareto_front({one: found[one] for one in (*front, control)})
     return found
 
 

@@ -5,6 +5,8 @@ Everything is imported when this module is: later a user's own package called `m
 
 from __future__ import annotations
 
+import itertools
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +56,10 @@ class Workshop:
                 norm.share(elastic.space.largest)
             found = search(elastic.space, _evaluation(elastic, batches, chosen), np.random.default_rng(seed))
             example = learned[0][:1]
-            front = pareto_front(found)
+            sys.stderr.write("\n")
+            front, six = pareto_front(found), evenly(found, SIX)
+            if len(found) < len(elastic.space):  # statistics of all that was evaluated may outgrow the weights
+                elastic.keep({*front, *six})
             own = {control: _accuracy(elastic, control, judged) for control in front}
             with elastic.sharing():  # nothing to share without batch norms
                 shared = (
@@ -71,7 +76,6 @@ class Workshop:
                 )
                 for control in front
             )
-            six = evenly(found, SIX)
             figures = TrainedSupernet(
                 name=name,
                 target=target,
@@ -79,7 +83,8 @@ class Workshop:
                 epochs=epochs,
                 trained_s=trained_s,
                 possible=len(elastic.space),
-                calibrated=len(found),
+                evaluated=len(found),
+                calibrated=len(elastic.calibrated),
                 learned=len(learned[0]),
                 chosen=len(chosen[0]),
                 judged=len(judged[0]),
@@ -223,10 +228,12 @@ def _evaluation(
     elastic: ElasticNetwork, batches: Sequence[Tensor], chosen: Examples
 ) -> Callable[[Control], Evaluated]:
     """Calibrates a subnet and evaluates it."""
+    count = itertools.count(1)
 
     def evaluate(control: Control) -> Evaluated:
+        sys.stderr.write(f"\rsubnet {next(count)}")
         elastic.calibrate(control, batches)
-        loss = functional.cross_entropy(elastic(chosen[0]), chosen[1])
+        loss = functional.cross_entropy(_scores(elastic, chosen[0]), chosen[1])
         return Evaluated(elastic.macs(control, chosen[0][:1]), float(loss))
 
     return evaluate
@@ -234,7 +241,12 @@ def _evaluation(
 
 def _accuracy(elastic: ElasticNetwork, control: Control, judged: Examples) -> float:
     elastic.switch(control)
-    return float((elastic(judged[0]).argmax(dim=1) == judged[1]).double().mean())
+    return float((_scores(elastic, judged[0]).argmax(dim=1) == judged[1]).double().mean())
+
+
+def _scores(elastic: ElasticNetwork, items: Tensor) -> Tensor:
+    """Scores of many items, by batches that a processor's cache holds."""
+    return torch.cat([elastic(batch) for batch in torch.split(items, CALIBRATION_BATCH)])
 
 
 def _finisher(example: Tensor) -> Callable[[], None]:

@@ -176,6 +176,18 @@ def test_statistics_of_subnets_that_are_alike_so_far_are_kept_once(calibrated: E
     assert len({id(found) for found in last.values()}) == len(SPACE)
 
 
+def test_subnets_that_are_not_kept_leave_no_statistics(calibrated: ElasticNetwork) -> None:
+    calibrated.switch(SPACE.smallest)
+    before, bytes_of_all = calibrated(IMAGES), calibrated.statistics_bytes()
+
+    calibrated.keep({SPACE.smallest, SPACE.largest})
+
+    assert calibrated.calibrated == (SPACE.smallest, SPACE.largest)
+    assert {len(norm.statistics) for norm in calibrated.norms.values()} <= {1, 2}
+    assert calibrated.statistics_bytes() < bytes_of_all
+    assert torch.equal(calibrated(IMAGES), before)
+
+
 def test_own_statistics_normalise_what_shared_ones_do_not(calibrated: ElasticNetwork) -> None:
     seen = []
     for norm in calibrated.norms.values():

@@ -40,7 +40,7 @@ def trained(mark, out: str, *more: str) -> dict:
 def test_a_user_s_own_network_is_trained_profiled_and_shown(mark, folder):
     found = trained(mark, "mine")
 
-    assert (found["name"], found["possible"], found["calibrated"]) == ("small-net", 16, 16)
+    assert (found["name"], found["possible"], found["evaluated"], found["calibrated"]) == ("small-net", 16, 16, 16)
     assert (found["learned"], found["chosen"], found["judged"]) == (120, 30, 150)
     assert found["actuation"]["largest_difference"] <= 1e-5 * found["actuation"]["largest_score"]
     assert found["memory_ratio"] == pytest.approx(found["memory_bytes"] / found["six_bytes"])

@@ -30,7 +30,7 @@ def sentences(trained: TrainedSupernet, actuation: Actuation) -> Iterator[str]:
         f"(median of {actuation.reloads}), {ratio:.0f} times as long"
     )
     yield (
-        f"memory: {_kb(trained.memory_bytes)} serve all {trained.calibrated} subnets, "
+        f"memory: {_kb(trained.memory_bytes)} serve {trained.calibrated} subnets, "
         f"{trained.largest_ratio:.2f} times the largest one alone; {len(trained.six)} extracted ones need "
         f"{_kb(trained.six_bytes)}: 1/{1 / trained.memory_ratio:.2f} ({ABOUT_SIX}); against the "
         f"{len(trained.subnets)} of the front: 1/{1 / trained.front_ratio:.2f}"
@@ -74,10 +74,11 @@ def card_text(trained: TrainedSupernet, actuation: Actuation, profiles: Sequence
         [f"`{subnet.variant}`", *cells(subnet, profile)]
         for subnet, profile in zip(trained.subnets, profiles, strict=True)
     ]
+    cheapest, dearest = (_percent(trained.subnets[place].accuracy) for place in (0, -1))
     made = (
-        f"A supernet of `{trained.target}`, made by `mark supernet train`: one network of which "
-        f"{trained.calibrated} of {trained.possible} subnets are calibrated, and {len(trained.subnets)} on the "
-        f"Pareto front are its variants."
+        f"A supernet of `{trained.target}`, made by `mark supernet train`: one network with {trained.possible:,} "
+        f"subnets. {trained.evaluated:,} were evaluated; its variants are the {len(trained.subnets)} on the Pareto "
+        f"front. The cheapest is {cheapest} right, the dearest {dearest}."
     )
     how = (
         f"Seed {trained.seed}, {trained.epochs} epochs, {trained.trained_s:.0f} s on one thread. "

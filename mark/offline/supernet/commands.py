@@ -186,7 +186,7 @@ def _print(artifact: Artifact, *, as_json: bool) -> None:
         show_json(_document(artifact))
         return
     show(
-        f"{trained.name} ({trained.target}): {trained.calibrated} of {trained.possible} subnets calibrated, "
+        f"{trained.name} ({trained.target}): {trained.evaluated:,} of {trained.possible:,} subnets evaluated, "
         f"{len(trained.subnets)} on the Pareto front; {trained.epochs} epochs, {trained.trained_s:.0f} s"
     )
     table = make_table([*texts("variant"), *figures(*columns(profiles))], gap=2, notes=ABOUT_COLUMNS)
