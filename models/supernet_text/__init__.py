@@ -29,7 +29,7 @@ class TextSupernet:
             ("words", "places", "blocks.*.back"),
             *((f"blocks.{block}.attend",) for block in range(BLOCKS)),
         ),
-        widths=tuple((head + 1) / HEADS for head in range(HEADS)),
+        widths=tuple(heads / HEADS for heads in range(2, HEADS + 1)),
     )
 
     def network(self) -> nn.Module:

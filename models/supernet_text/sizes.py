@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-BLOCKS, HEADS = 4, 4
+BLOCKS, HEADS = 4, 8
