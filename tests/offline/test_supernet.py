@@ -69,9 +69,11 @@ def test_profiles_are_one_a_variant_with_its_accuracy(mark, folder):
     ]
 
 
-def test_a_trained_supernet_is_served_and_switches_in_place(mark, folder):
+def test_a_trained_supernet_is_served_and_switches_in_place(mark, folder, monkeypatch):
     found = trained(mark, "mine")
-    model = served_supernet(Path("mine"))
+    mine = Path("mine").absolute()
+    monkeypatch.chdir("mine")
+    model = served_supernet(mine)
     best = max(found["variants"], key=lambda variant: (variant["accuracy"], variant["variant"]))["variant"]
     items = {"input": np.random.default_rng(0).standard_normal((4, *model.inputs[0].shape[1:])).astype(np.float32)}
 

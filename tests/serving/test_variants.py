@@ -217,7 +217,7 @@ def test_the_store_keeps_what_agents_choose_from() -> None:
 
 
 @pytest.mark.parametrize("serving", [SERVING, CENTRAL])
-def test_answers_name_their_variant_and_gateways_count_it(serving: VariantServing) -> None:
+def test_answers_name_their_variant_and_gateways_and_agents_count_it(serving: VariantServing) -> None:
     async def test() -> None:
         async with live(served(latency_s=HORIZON_S, variant_serving=serving)) as running:
             reply = await running.ask()
@@ -225,6 +225,9 @@ def test_answers_name_their_variant_and_gateways_count_it(serving: VariantServin
             assert running.agents["i-0"].backend.variants == ["large"]
             name = 'mark_gateway_variant_responses_total{model="echo",variant="large"}'
             assert await running.metric(name) == 1
+            own = await running.client(running.agents["i-0"].http_port)
+            page = (await own.ask("/metrics", None, "GET")).body.decode()
+            assert 'mark_agent_variant_batches_total{instance="i-0",model="echo",variant="large"} 1' in page
 
             async def counted() -> bool:
                 return running.store.total("accuracy_known") == 1

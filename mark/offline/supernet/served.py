@@ -15,7 +15,10 @@ def served_supernet(folder: Path, *, gpu: bool = False) -> VariantModel:
     A network of one's own is looked for beside the folder, as it was when it was trained. Errors: Misconfigured.
     """
     known = read_artifact(folder).trained
-    source = make_supernet(known.target, None if known.target == SHIPPED else folder.absolute().parent)
+    home = folder.absolute().parent
+    where, _, name = known.target.rpartition(":")
+    target = f"{home / where}:{name}" if where.endswith(".py") else known.target
+    source = make_supernet(target, None if target == SHIPPED else home)
     opened = make_workshop().open(source, known, folder / WEIGHTS_FILE, gpu=gpu)
     best = max(known.subnets, key=lambda subnet: (subnet.accuracy, subnet.variant))
     return opened.model(best.variant)

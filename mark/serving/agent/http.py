@@ -246,6 +246,14 @@ class AgentHttp:
         for kind, name, text, value_of in _METRICS:
             rows = [((one.served.name, self._instance), value_of(one.core)) for one in tenants]
             yield kind(f"agent_{name}", text, names, rows)
+        variants = [
+            ((one.served.name, self._instance, variant), count)
+            for one in tenants
+            for variant, count in one.core.variant_batches.items()
+        ]
+        yield counter(
+            "agent_variant_batches", "Batches by the variant that ran them", (*names, "variant"), variants
+        )
         if self._telemetry is not None:
             yield from self._telemetry.families("agent")
 

@@ -17,7 +17,7 @@ import itertools
 import logging
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -137,6 +137,7 @@ class AgentCore:
         self.accepting = False
         self.clients: set[Client] = set()
         self.answered = self.bounced = self.batches = self.failed = 0
+        self.variant_batches: Counter[str] = Counter()
         self.busy_s = 0.0
         self.broken = asyncio.Event()
         self.unexpected = UnexpectedErrors(log)
@@ -417,6 +418,8 @@ class AgentCore:
         self.in_service, self.is_overdue = 0, False
         self.free_at = now
         self.batches += 1
+        if self.variants is not None:
+            self.variant_batches[self.variants.names[self._variant]] += 1
         self.busy_s += now - began_at
         error = asyncio.CancelledError("by the backend") if task.cancelled() else task.exception()
         if isinstance(error, BackendGone):
