@@ -1,7 +1,7 @@
 """Prices, models and profiles, read from the files shipped beside this module or from the user's own.
 
 Shipped files are `data/prices_<region>_<date>.json` (instances), `data/services_<region>_<date>.json` (all else),
-`data/models.json` and `data/profiles/<name>.json`; those of the supernet stand beside its network. A profile set
+`data/models.json` and `data/profiles/<name>.json`; those of supernets stand beside their networks. A profile set
 starts from `<model>.json`; further files are added by name in the order in which they are named, and a later
 profile of a type replaces an earlier one. Files called `assumed-...` are never read unless named.
 """
@@ -23,8 +23,8 @@ from mark.domain.models.variants import Variant, VariantTable
 from mark.domain.objective import ModelSpec
 from mark.domain.offering import InstanceType
 
-SUPERNET = "supernet"
-"""The shipped model that has variants: `mark supernet profile` writes its profiles beside its network."""
+SUPERNETS = {"supernet": "models.supernet:Supernet", "supernet-text": "models.supernet_text:TextSupernet"}
+"""Shipped models with variants by name, and their networks: figures and profiles stand beside these."""
 BASE = "base"
 """The variant of a model that has one."""
 ASSUMED_PREFIX = "assumed-"
@@ -141,7 +141,8 @@ def load_service_prices(region: str, path: Path | None = None) -> ServicePrices:
 
 def load_models(path: Path | None = None) -> dict[str, ModelSpec]:
     """The models in `path`, or the shipped ones, by name."""
-    sources = (path,) if path else (_data() / "models.json", _supernet() / "model.json")
+    shipped = (_data() / "models.json", *(supernet_folder(name) / "model.json" for name in SUPERNETS))
+    sources: Sequence[Path | Traversable] = (path,) if path else shipped
     read = (parse_file(read_text(source), ModelFile, str(path or source.name)) for source in sources)
     return {entry.name: entry.to_domain() for file in read for entry in file.models}
 
@@ -162,7 +163,7 @@ def model(name: str) -> ModelSpec:
 def shipped_sets() -> tuple[str, ...]:
     """Names of the shipped profile files, models and assumed sets, sorted."""
     files_ = (item.name.removesuffix(".json") for item in _profiles().iterdir() if item.is_file())
-    return tuple(sorted((*files_, SUPERNET)))
+    return tuple(sorted((*files_, *SUPERNETS)))
 
 
 def load_variants(model: str, extra: Sequence[Path | str] = ()) -> VariantTable | None:
@@ -231,8 +232,8 @@ def load_profiles(model: str, extra: Sequence[Path | str] = (), *, variant: str 
 
 
 def _read_profiles(named: Path | str) -> tuple[Profile, ...]:
-    if named == SUPERNET:
-        return parse_profiles(read_text(_supernet() / "profile.json"), f"{SUPERNET}.json")
+    if isinstance(named, str) and named in SUPERNETS:
+        return parse_profiles(read_text(supernet_folder(named) / "profile.json"), f"{named}.json")
     if isinstance(named, str) and named in shipped_sets():
         return parse_profiles(read_text(_profiles() / f"{named}.json"), f"{named}.json")
     path = Path(named)
@@ -266,9 +267,14 @@ def _profiles() -> Traversable:
     return _data() / "profiles"
 
 
-def _supernet() -> Path:
-    """Beside MArk's packages, in a clone as in an installation: a user may have a package `models`, too."""
-    return Path(__file__).parents[2] / "models" / SUPERNET
+def supernet_folder(name: str) -> Path:
+    """Beside MArk's packages, in a clone as in an installation: a user may have a package `models`, too.
+
+    Misconfigured where no supernet of that name is shipped.
+    """
+    if name not in SUPERNETS:
+        raise unknown("shipped supernet", name, SUPERNETS)
+    return Path(__file__).parents[2].joinpath(*SUPERNETS[name].partition(":")[0].split("."))
 
 
 def read_text(source: Path | Traversable) -> str:

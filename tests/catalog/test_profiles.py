@@ -21,7 +21,7 @@ from tests.tables import rows
 BENCHMARKED = ("bert-base", "resnet-50")
 ALL_MODELS = (
     *("bert-base", "dien", "inception-v3", "lstm-ptb", "mtwnd", "nasnet", "ncf", "opennmt-ende", "resnet-50"),
-    *("rm2", "supernet", "wnd"),
+    *("rm2", "supernet", "supernet-text", "wnd"),
 )
 
 

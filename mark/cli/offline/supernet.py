@@ -37,7 +37,7 @@ PROFILE_EXAMPLES = (
     "mark supernet profile --artifact mine --batches 1,4,16 --seconds 60 --json",
     "mark supernet profile --gpu --as g4dn.xlarge",
 )
-SHOW_EXAMPLES = ("mark supernet show", "mark supernet show --json")
+SHOW_EXAMPLES = ("mark supernet show", "mark supernet show --model supernet-text --json")
 
 
 def train(
@@ -105,8 +105,11 @@ def show(
     *,
     artifact: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of a trained supernet.  [default: figures of the shipped one]"),
+        typer.Option(metavar="DIR", help="Folder of a trained supernet.  [default: figures of a shipped one]"),
     ] = None,
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="Shipped one: supernet (digits) or supernet-text.")
+    ] = "supernet",
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -114,7 +117,7 @@ def show(
     given.settings_of(locals())
     from mark.offline.supernet.commands import show_supernet
 
-    show_supernet(artifact, as_json=json)
+    show_supernet(artifact, model, as_json=json)
 
 
 def _measuring(as_type: str | None, batches: str | None, seconds: float) -> Measuring:

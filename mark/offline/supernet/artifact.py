@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from mark.catalog.schema import parse_profiles
-from mark.catalog.shipped_models import CARD_FILE, PROFILE_FILE, folder_of
+from mark.catalog.shipped_models import CARD_FILE, PROFILE_FILE
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Profile
@@ -19,8 +19,6 @@ from mark.offline.own_model.profile import write_profiles
 from mark.offline.supernet.card import card_text
 from mark.report.files import write_whole
 
-SHIPPED = "models.supernet:Supernet"
-"""The supernet whose figures come with MArk; its weights are made by training it."""
 FIGURES_FILE, WEIGHTS_FILE = "supernet.json", "weights.npz"
 
 
@@ -47,11 +45,8 @@ class Artifact:
             raise Misconfigured(f"{FIGURES_FILE} and {PROFILE_FILE} name different variants; profile it again")
 
 
-def read_artifact(folder: Path | None) -> Artifact:
-    """The figures in a folder, those of the shipped supernet for None. Errors: Misconfigured."""
-    place = folder or folder_of(SHIPPED)
-    if place is None:
-        raise Misconfigured(f"{SHIPPED} is not installed; name a folder with --artifact")
+def read_artifact(place: Path) -> Artifact:
+    """The figures in a folder. Errors: Misconfigured."""
     try:
         text = (place / FIGURES_FILE).read_text(encoding="utf-8")
         profiles = (place / PROFILE_FILE).read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mark.aws.ec2.imds import instance_type_here
-from mark.catalog.load import load_prices
+from mark.catalog.load import SUPERNETS, load_prices, supernet_folder
 from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.models.profile import Evidence, Profile
 from mark.domain.supernet import Subnet
@@ -18,7 +18,6 @@ from mark.offline.own_model.profile import USUAL_BATCHES, USUAL_TYPE, machine_he
 from mark.offline.own_model.targets import class_name
 from mark.offline.supernet.artifact import (
     FIGURES_FILE,
-    SHIPPED,
     WEIGHTS_FILE,
     Artifact,
     read_artifact,
@@ -57,7 +56,7 @@ class TrainOptions:
 
 def train_supernet(options: TrainOptions, *, seed: int, as_json: bool) -> None:
     """Train, calibrate, search and profile; write the artifact and print it. Errors: Misconfigured."""
-    target = options.target or SHIPPED
+    target = options.target or SUPERNETS["supernet"]
     if options.epochs < 1:
         raise Misconfigured(f"--epochs must be 1 or more, not {options.epochs}")
     _check(options.measuring)
@@ -80,15 +79,15 @@ def profile_supernet(folder: Path, measuring: Measuring, *, as_json: bool) -> No
     _check(measuring)
     known = read_artifact(folder).trained
     workshop = make_workshop()
-    source = make_supernet(known.target, None if known.target == SHIPPED else Path())
+    source = make_supernet(known.target, None if known.target in SUPERNETS.values() else Path())
     with _blamed(known.target):
         opened = workshop.open(source, known, folder / WEIGHTS_FILE, gpu=measuring.gpu)
     _measure_and_print(opened, folder, measuring, as_json=as_json)
 
 
-def show_supernet(folder: Path | None, *, as_json: bool) -> None:
-    """Print the figures of a folder, or of the shipped supernet. Errors: Misconfigured."""
-    _print(read_artifact(folder), as_json=as_json)
+def show_supernet(folder: Path | None, model: str, *, as_json: bool) -> None:
+    """Print the figures of a folder, or of that shipped supernet. Errors: Misconfigured."""
+    _print(read_artifact(folder or supernet_folder(model)), as_json=as_json)
 
 
 def _check(measuring: Measuring) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mark.offline.supernet.artifact import SHIPPED, WEIGHTS_FILE, read_artifact
+from mark.catalog.load import SUPERNETS
+from mark.offline.supernet.artifact import WEIGHTS_FILE, read_artifact
 from mark.plugins.load import make_supernet, make_workshop
 from mark.ports import VariantModel
 
@@ -18,7 +19,7 @@ def served_supernet(folder: Path, *, gpu: bool = False) -> VariantModel:
     home = folder.absolute().parent
     where, _, name = known.target.rpartition(":")
     target = f"{home / where}:{name}" if where.endswith(".py") else known.target
-    source = make_supernet(target, None if target == SHIPPED else home)
+    source = make_supernet(target, None if target in SUPERNETS.values() else home)
     opened = make_workshop().open(source, known, folder / WEIGHTS_FILE, gpu=gpu)
     best = max(known.subnets, key=lambda subnet: (subnet.accuracy, subnet.variant))
     return opened.model(best.variant)
