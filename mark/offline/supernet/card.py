@@ -74,11 +74,11 @@ def card_text(trained: TrainedSupernet, actuation: Actuation, profiles: Sequence
         [f"`{subnet.variant}`", *cells(subnet, profile)]
         for subnet, profile in zip(trained.subnets, profiles, strict=True)
     ]
-    cheapest, dearest = (_percent(trained.subnets[place].accuracy) for place in (0, -1))
+    least, most = (_percent(trained.subnets[place].accuracy) for place in (0, -1))
     made = (
         f"A supernet of `{trained.target}`, made by `mark supernet train`: one network with {trained.possible:,} "
         f"subnets. {trained.evaluated:,} were evaluated; the {len(trained.subnets)} on the Pareto front are "
-        f"its variants. The cheapest is {cheapest} right, the dearest {dearest}."
+        f"its variants. The cheapest is {least} right, the most expensive {most}."
     )
     how = (
         f"Seed {trained.seed}, {trained.epochs} epochs, {trained.trained_s:.0f} s on one thread. "
