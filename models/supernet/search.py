@@ -14,7 +14,7 @@ from mark.domain.supernet import Control, ElasticSpace
 
 WHOLE = 256
 """A space of no more subnets is evaluated whole."""
-MOST = 2_000
+MOST = 1_800
 """Subnets that are evaluated at most of a larger one."""
 DRAWN = 40
 """Of them are drawn before those on the front are varied."""
@@ -41,10 +41,12 @@ def search(
 
     found = {control: evaluate(control) for control in (space.smallest, space.largest)}
     front = pareto_front(found)
-    tries = 0
+    control, tries = space.largest, 0
     while len(found) < most and tries < TRIES:
-        early = len(found) < DRAWN
-        control = space.drawn(pick) if early else _varied(space, front[pick(len(front))], pick)
+        if len(found) < DRAWN:
+            control = space.drawn(pick)
+        else:  # a known one is varied further
+            control = _varied(space, control if tries else front[pick(len(front))], pick)
         tries = tries + 1 if control in found else 0
         if control not in found:
             found[control] = evaluate(control)

@@ -15,6 +15,9 @@ from models.supernet_text.sizes import BLOCKS, HEADS
 if TYPE_CHECKING:
     from torch import nn
 
+SHARES = tuple(heads / HEADS for heads in range(2, HEADS + 1))
+"""Of channels as of heads."""
+
 
 class TextSupernet:
     """Documentation that botocore ships. `input`: shape (n, LENGTH), numbers of words."""
@@ -24,12 +27,12 @@ class TextSupernet:
         depths=tuple(range(1, BLOCKS + 1)),
         kept="even",
         inner=tuple((f"blocks.{block}.wider",) for block in range(BLOCKS)),
-        expands=(0.125, 0.25, 0.5, 1.0),
+        expands=SHARES,
         outer=(
             ("words", "places", "blocks.*.back"),
             *((f"blocks.{block}.attend",) for block in range(BLOCKS)),
         ),
-        widths=tuple(heads / HEADS for heads in range(2, HEADS + 1)),
+        widths=SHARES,
     )
 
     def network(self) -> nn.Module:

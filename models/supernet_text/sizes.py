@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-BLOCKS, HEADS = 4, 8
+BLOCKS, HEADS = 4, 16
