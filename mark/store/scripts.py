@@ -46,22 +46,23 @@ _MEMBERS = (
 local ttl = tonumber(ARGV[1])
 local function changed()
   -- The first version is the time, so that it rises even where the store forgot everything.
-  if redis.call('SETNX', KEYS[3], now) == 0 then redis.call('INCR', KEYS[3]) end
+  if redis.pcall('SETNX', KEYS[3], now) == 0 then redis.pcall('INCR', KEYS[3]) end
 end
+-- Writes fail while the store takes none (a full disk, a replica): whoever reads is answered all the same.
 local function expire(calls_often)
   local last = tonumber(redis.call('ZSCORE', KEYS[4], 'last') or 0)
   local since = tonumber(redis.call('ZSCORE', KEYS[4], 'since') or 0)
   if now - last > ttl and since <= last then
     since = now
-    redis.call('ZADD', KEYS[4], now, 'since')
+    redis.pcall('ZADD', KEYS[4], now, 'since')
   end
-  if calls_often and (now - last) * 8 > ttl then redis.call('ZADD', KEYS[4], now, 'last') end
+  if calls_often and (now - last) * 8 > ttl then redis.pcall('ZADD', KEYS[4], now, 'last') end
   if now - since <= ttl then return end
   local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now - ttl)
   for _, id in ipairs(gone) do
-    redis.call('HDEL', KEYS[1], id)
-    redis.call('ZREM', KEYS[2], id)
-    redis.call('ZREM', KEYS[5], id)
+    redis.pcall('HDEL', KEYS[1], id)
+    redis.pcall('ZREM', KEYS[2], id)
+    redis.pcall('ZREM', KEYS[5], id)
   end
   if #gone > 0 then changed() end
 end

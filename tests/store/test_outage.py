@@ -262,3 +262,20 @@ def test_the_version_rises_though_the_store_forgot_everything(servers: Servers) 
 
     asyncio.run(story())
     link.close()
+
+
+def test_a_store_that_takes_no_writes_tells_gateways_who_is_there(servers: Servers) -> None:
+    async def look() -> None:
+        link = connect_async(servers.url)
+        agent, gateway = AgentStore(link, "shop"), GatewayStore(link, "shop", member_ttl_s=TTL_S)
+        await agent.announce(a_member("i-1"))
+        version = await gateway.members_version()
+        await link.call("REPLICAOF", "127.0.0.1", "1")  # as on a full disk, each write is refused
+        await asyncio.to_thread(goes_by, connect(servers.url), 2 * TTL_S)
+        with pytest.raises(RetryLater, match=r"READONLY|read only"):
+            await agent.announce(a_member("i-2"))
+        assert [one.instance for one in await gateway.members()] == ["i-1"]
+        assert await gateway.members_version() == version
+        await link.aclose()
+
+    asyncio.run(look())

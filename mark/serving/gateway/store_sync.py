@@ -114,7 +114,8 @@ class StoreSync:
         while not stop.is_set() and not await self._call_store(lambda: self._follow_versions(link)):
             await asyncio.sleep(RETRY_S)  # without them an aborted version would answer
         follow = _MembersFollower(link, agents)
-        await self._call_store(follow.look)
+        while not stop.is_set() and not await self._call_store(follow.look):
+            await asyncio.sleep(RETRY_S)  # without them it would answer that there is no capacity
         await self._call_store(lambda: peers.join(me, link))
         loop = asyncio.get_running_loop()
         return (
