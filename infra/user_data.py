@@ -210,6 +210,8 @@ def _prepare_node(node: NodeStart) -> str:
         f"port 0\ntls-port {node.store_port}\ntls-cert-file {TLS_FILES}/certificate.pem\n"
         f"tls-key-file {TLS_FILES}/key.pem\ntls-ca-cert-file {TLS_FILES}/authorities.pem\ntls-auth-clients no\n"
         "tls-replication yes\nappendonly yes\nmaxmemory-policy noeviction\ndir /data\n"
+        # a quarter of the machine's: what is beyond is refused, before the kernel ends a process to make room
+        "maxmemory $(($(getconf _PHYS_PAGES) * $(getconf PAGE_SIZE) / 4))\n"
         # it serves nobody before the node's controller says whether it leads, and whom it follows
         "replicaof 127.0.0.1 1\nreplica-serve-stale-data no\n"
     )

@@ -281,6 +281,8 @@ esac""",
     written = (tmp_path / "run/store.conf").read_text()
     conf = dict(line.split(" ", 1) for line in written.splitlines())
     assert (conf["masteruser"], conf["masterauth"], conf["port"]) == ("replica", PASSWORD, "0")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert int(conf["maxmemory"]) == memory // 4, "writes are refused before the kernel ends a process"
     read = {name: environment_of(tmp_path / "run" / name) for name in ("controller", "gateway")}
     assert read["controller"] == {"MARK_STORE_URL": URL}, "it needs no token"
     assert read["gateway"]["MARK_TOKEN"] == "token"
