@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import plural
 from mark.offline.experiments import (
+    Lineup,
     learned_days,
     line_up,
     make_experiment,
@@ -30,7 +31,7 @@ from mark.offline.experiments import (
 from mark.offline.out_folder import OutFolder
 from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
 from mark.policies.bundles import KAIROS
-from mark.policies.present import parse_present
+from mark.policies.present import Present, parse_present
 from mark.policies.supply import Supply
 from mark.report.formatting import percent
 from mark.report.runs.comparison import (
@@ -46,7 +47,7 @@ from mark.report.terminal import Report, note
 from mark.simulator.engine.central_plane import CentralServing
 from mark.simulator.engine.compiled import compiled_central_code
 from mark.simulator.engine.data_plane import NO_LAMBDA
-from mark.simulator.experiment import Experiment, Yardsticks
+from mark.simulator.experiment import Experiment, OpenJournal, Yardsticks
 from mark.simulator.workload import Workload
 
 TITLE = "What this traffic costs"
@@ -59,6 +60,84 @@ CENTRAL = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replays:
+    """What settings ask to replay, before any of it runs."""
+
+    settings: Settings
+    experiment: Experiment
+    serving: CentralServing | None
+    now: Present
+    lineup: Lineup
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        *,
+        workload: Workload | None = None,
+        owned: Commitments | None = None,
+        compare: bool = False,
+    ) -> Replays:
+        """The policies that the settings name, on `workload` where one is given instead of a trace file.
+
+        owned: commitments of the account instead of the settings' own. compare: also what a verdict measures them
+        by. Misconfigured where a policy that is named cannot run.
+        """
+        central = replayed_central(settings)
+        experiment = make_experiment(settings, workload=workload, owned=owned)
+        serving = None if central is None else central_serving(experiment, central)
+        now = parse_present(settings.simulate.now)
+        rivals: tuple[str, ...] = ()
+        if serving is None:
+            rivals = verdict_rivals(experiment, now) if compare else told_present(settings, now)
+        lineup = line_up(settings, experiment, rivals)
+        return cls(settings=settings, experiment=experiment, serving=serving, now=now, lineup=lineup)
+
+    def run(
+        self,
+        report: Report,
+        *,
+        tell: Callable[[str], None],
+        reference: bool = True,
+        open_journal: OpenJournal | None = None,
+    ) -> Iterator[list[ComparedRun]]:
+        """What has finished, after each policy and once more when all of it is known.
+
+        tell: told which policies are left out, and why. reference: compute reference and floor, too. Raises the
+        MarkError that ends the runs.
+        """
+        for text in self.lineup.left_out:
+            tell(text)
+        experiment, spec = self.experiment, self.experiment.spec
+        yardsticks = _yardsticks(experiment, report) if reference else Yardsticks(None, None)
+        warm_engine(experiment, report)
+        pays_from_rps = experiment.supply.break_even_rps(spec.footprint, spec.model)
+        runs: list[ComparedRun] = []
+        for policy in self.lineup.policies:
+            try:
+                result = experiment.run(
+                    policy,
+                    overrides=chosen_overrides(self.settings),
+                    open_journal=open_journal,
+                    progress=report,
+                    central=self.serving,
+                )
+            except Misconfigured as error:
+                # such as an LSTM without torch, which shows only when it is built
+                if ALL not in self.settings.policies or policy in self.settings.policies:
+                    raise
+                tell(f"{policy} is left out: {error}")
+                continue
+            result = replace(result, notes=(*run_remarks(self.settings, experiment, policy), *result.notes))
+            runs.append(ComparedRun(result=result, **yardsticks._asdict(), break_even_rps=pays_from_rps))
+            yield runs
+        if not runs:
+            raise Misconfigured("no policy could run; the notes above say why")
+        _compare_with_most_accurate(self.settings, experiment, runs, report, tell)
+        yield runs
+
+
 def simulate_settings(
     settings: Settings,
     *,
@@ -68,41 +147,23 @@ def simulate_settings(
     reference: bool = True,
     compare: bool = False,
 ) -> None:
-    """Run the policies that the settings name, on `workload` where one is given instead of a trace file.
-
-    owned: commitments of the account instead of the settings' own. reference: compute reference and floor, too.
-    compare: also run what a verdict measures them by.
+    """Run the policies of `Replays.of`, and print them; reports and journals go to the settings' folder.
 
     Raises the MarkError that ended the runs, and typer.Exit after Ctrl-C, both after what is finished was printed.
     """
-    central = replayed_central(settings)
-    experiment = make_experiment(settings, workload=workload, owned=owned)
-    serving = None if central is None else central_serving(experiment, central)
-    now = parse_present(settings.simulate.now)
-    rivals: tuple[str, ...] = ()
-    if serving is None:
-        rivals = verdict_rivals(experiment, now) if compare else told_present(settings, now)
-    lineup = line_up(settings, experiment, rivals)
+    replays = Replays.of(settings, workload=workload, owned=owned, compare=compare)
+    now = replays.now
     folder = None
     if settings.out is not None:
         command = shlex.join(["mark", *sys.argv[1:]])
         folder = OutFolder(settings.out, title=TITLE, command=command, now=now)
-    for text in lineup.left_out:
-        note(text)
     outcome: ReplayOutcome[ComparedRun] = ReplayOutcome()
 
     def replay(report: Report) -> None:
-        yardsticks = _yardsticks(experiment, report) if reference else Yardsticks(None, None)
-        _run_all(
-            settings,
-            experiment,
-            lineup.policies,
-            serving,
-            yardsticks=yardsticks,
-            folder=folder,
-            outcome=outcome,
-            report=report,
-        )
+        open_journal = folder.open_journal if folder else None
+        for outcome.runs in replays.run(report, tell=note, reference=reference, open_journal=open_journal):
+            if folder is not None:
+                folder.keep(outcome.runs)
 
     def tell(page: Path | None) -> None:
         tell_runs(
@@ -125,58 +186,12 @@ def simulate_settings(
             raise folder.failure
         return page
 
-    finish_replays(outcome, len(lineup.policies), replay=replay, draw=draw, tell=tell)
+    finish_replays(outcome, len(replays.lineup.policies), replay=replay, draw=draw, tell=tell)
 
 
 def _yardsticks(experiment: Experiment, report: Report) -> Yardsticks:
     report("computing reference and floor", 0.0)
     return experiment.yardsticks()
-
-
-def _run_all(
-    settings: Settings,
-    experiment: Experiment,
-    policies: Sequence[str],
-    serving: CentralServing | None,
-    *,
-    yardsticks: Yardsticks,
-    folder: OutFolder | None,
-    outcome: ReplayOutcome[ComparedRun],
-    report: Report,
-) -> None:
-    warm_engine(experiment, report)
-    spec = experiment.spec
-    pays_from_rps = experiment.supply.break_even_rps(spec.footprint, spec.model)
-    for policy in policies:
-        try:
-            result = experiment.run(
-                policy,
-                overrides=chosen_overrides(settings),
-                open_journal=folder.open_journal if folder else None,
-                progress=report,
-                central=serving,
-            )
-        except Misconfigured as error:
-            # such as an LSTM without torch, which shows only when it is built
-            if ALL not in settings.policies or policy in settings.policies:
-                raise
-            note(f"{policy} is left out: {error}")
-            continue
-        result = replace(result, notes=(*run_remarks(settings, experiment, policy), *result.notes))
-        outcome.runs.append(
-            ComparedRun(
-                result=result,
-                **yardsticks._asdict(),
-                break_even_rps=pays_from_rps,
-            )
-        )
-        if folder is not None:
-            folder.keep(outcome.runs)
-    if not outcome.runs:
-        raise Misconfigured("no policy could run; the notes above say why")
-    _compare_with_most_accurate(settings, experiment, outcome.runs, report)
-    if folder is not None:
-        folder.keep(outcome.runs)
 
 
 def central_serving(experiment: Experiment, policy: CentralPolicy) -> CentralServing:
@@ -187,7 +202,11 @@ def central_serving(experiment: Experiment, policy: CentralPolicy) -> CentralSer
 
 
 def _compare_with_most_accurate(
-    settings: Settings, experiment: Experiment, runs: list[ComparedRun], report: Report
+    settings: Settings,
+    experiment: Experiment,
+    runs: list[ComparedRun],
+    report: Report,
+    tell: Callable[[str], None],
 ) -> None:
     """Run the headline's policy again without variants, where the settings ask for some."""
     wishes, serving = experiment.spec.variants, experiment.assembly.variants
@@ -203,7 +222,7 @@ def _compare_with_most_accurate(
             progress=lambda label, share: report(f"{label} with {variant} alone", share),
         )
     except Misconfigured as error:
-        note(f"{lead.result.policy} is not compared with {variant} alone: {error}")
+        tell(f"{lead.result.policy} is not compared with {variant} alone: {error}")
         return
     place = next(number for number, run in enumerate(runs) if run is lead)
     runs[place] = replace(lead, most_accurate=OneVariant(variant=variant, result=result))
