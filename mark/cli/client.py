@@ -9,6 +9,7 @@ import typer
 
 from mark.cli import complete
 from mark.cli import options as given
+from mark.config.short_names import split_list
 
 CREATE_EXAMPLES = (
     "mark client create shop",
@@ -71,7 +72,7 @@ def create(
 
     new = NewClient(
         name=client,
-        models=None if models is None else tuple(given.split_list(models)),
+        models=None if models is None else tuple(split_list(models)),
         rate_rps=rate,
         burst=burst,
         concurrency=concurrency,

@@ -10,6 +10,7 @@ import typer
 
 from mark.cli import complete
 from mark.cli import options as given
+from mark.config.short_names import split_list
 
 UP_EXAMPLES = ("mark up", "mark up --detach --json", "mark up --config mark.yaml --detach")
 LOAD_EXAMPLES = (
@@ -431,7 +432,7 @@ def profile(
         from mark.deployment.profile_on.run import profile_on
 
         rented = ProfileOnOptions(
-            types=tuple(dict.fromkeys(given.split_list(on))),
+            types=tuple(dict.fromkeys(split_list(on))),
             model=model,
             max_usd=max_usd,
             batches=sizes,
@@ -462,7 +463,7 @@ def profile(
         to=to,
         named=tuple(map(Path, settings.profiles)),
         streams=tried.streams,
-        parallelisms=None if parallelism is None else tuple(map(parse_parallelism, given.split_list(parallelism))),
+        parallelisms=None if parallelism is None else tuple(map(parse_parallelism, split_list(parallelism))),
         spec=known_models(settings.models).get(tried.name),
     )
     profile_backend(options, as_json=json)

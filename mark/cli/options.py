@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from mark.cli import complete
-from mark.config.events import parse_event
 from mark.config.settings import Settings, load_settings
+from mark.config.short_names import SETTINGS, split_list, value_of
 from mark.domain.errors import Misconfigured
 
 
@@ -203,7 +203,7 @@ def settings_of(flags: Mapping[str, Any], *names: str) -> Settings:
     count where the command has them.
     """
     chosen = [name for name in SETTINGS if name in (names or flags)]
-    known = {SETTINGS[name]: (flag_of(name), _value(name, flags[name])) for name in chosen}
+    known = {SETTINGS[name]: (flag_of(name), value_of(name, flags[name])) for name in chosen}
     _change(known, flags.get("setting") or ())
     settings = load_settings(flags["config"], known)
     if not flags.get("trial"):
@@ -231,12 +231,6 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def split_list(values: Sequence[str] | str | None) -> list[str]:
-    """Names of a comma list that may repeat."""
-    given = [values] if isinstance(values, str) else list(values or ())
-    return [name.strip() for value in given for name in value.split(",") if name.strip()]
-
-
 def number_list(flag: str, text: str) -> tuple[float, ...]:
     """Numbers of a comma list."""
     try:
@@ -251,69 +245,3 @@ def duration_s(flag: str, text: str) -> float:
     if found is None:
         raise Misconfigured(f"{flag} takes a duration such as 90s, 30m, 1h or 7d, not {text!r}")
     return float(found[1]) * _UNITS_S[found[2]]
-
-
-def parse_interrupts(values: Sequence[str] | None) -> list[dict[str, float]]:
-    """`7:0.4` loses 40 % of the spot instances at minute 7."""
-    found = []
-    for value in values or ():
-        minute, _, share = value.partition(":")
-        try:
-            found.append({"at_min": float(minute), "share": float(share)})
-        except ValueError as error:
-            raise Misconfigured(f"--interrupt {value!r} must read MINUTE:SHARE, such as 7:0.4") from error
-    return found
-
-
-def _value(name: str, given: Any) -> Any:
-    """A flag's value as its setting takes it."""
-    if name in ("policy", "types"):
-        return split_list(given)
-    if name == "interrupt":
-        return parse_interrupts(given)
-    if name == "event":
-        return [parse_event(text) for text in given or ()]
-    return str(given) if isinstance(given, Path) else given
-
-
-SETTINGS = {
-    "accuracy_floor": "objective.accuracy_floor",
-    "ask_above": "service.aws.ask_above_usd_per_hour",
-    "bursts": "trace.bursts",
-    "commitments": "account.commitments",
-    "dispatch": "dispatch",
-    "duration_s": "trace.duration_s",
-    "event": "events",
-    "forecaster": "forecaster",
-    "interrupt": "faults.interrupts",
-    "market": "market",
-    "mean_rps": "trace.mean_rps",
-    "model": "model",
-    "models": "models",
-    "name": "service.name",
-    "now": "simulate.now",
-    "out": "out",
-    "policy": "policies",
-    "pool_usd_per_hour": "policy.budget_usd_per_hour",
-    "profiles": "profiles",
-    "qos_policy": "qos_policy",
-    "region": "service.aws.region",
-    "rows": "trace.rows",
-    "scale": "trace.scale",
-    "seed": "seed",
-    "sizes": "trace.sizes",
-    "slo_ms": "objective.latency_ms",
-    "slo_target": "objective.target",
-    "speed": "trace.speed",
-    "start_s": "trace.start_s",
-    "stress": "faults.stress",
-    "dates": "trace.dates",
-    "time": "trace.time",
-    "trace": "trace.file",
-    "tz": "trace.tz",
-    "value": "trace.value",
-    "types": "offerings.types",
-    "where": "trace.where",
-    "world": "simulate.world",
-}
-"""Parameters of commands and the settings that they change."""

@@ -10,6 +10,7 @@ import typer
 
 from mark.cli import complete
 from mark.cli import options as given
+from mark.config.short_names import split_list
 
 EXAMPLES = (
     "mark report",
@@ -79,7 +80,7 @@ def report(
 
     options = ReportOptions(
         period_s=parse_period(since),
-        policies=chosen_policies(None if policy is None else given.split_list(policy)),
+        policies=chosen_policies(None if policy is None else split_list(policy)),
         email=tuple(email or ()),
         to=to,
         reconcile=reconcile,

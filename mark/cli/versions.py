@@ -9,6 +9,7 @@ import typer
 
 from mark.cli import complete
 from mark.cli import options as given
+from mark.config.short_names import split_list
 
 START_EXAMPLES = (
     "mark rollout start",
@@ -115,7 +116,7 @@ def start(
 
     options = StartOptions(
         model=model,
-        canary=given.split_list(canary),
+        canary=split_list(canary),
         flags={
             "dwell_s": dwell,
             "least_answers": least_answers,

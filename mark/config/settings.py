@@ -535,7 +535,7 @@ def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None)
     if error["type"] == "extra_forbidden":
         parent = ".".join(str(part) for part in path[:-1])
         kind = f"key in {parent}" if parent else "key"
-        return Misconfigured(f"{config}: {unknown(kind, str(path[-1]), _keys(path[:-1]))}")
+        return Misconfigured(f"{flag or config or 'settings'}: {unknown(kind, str(path[-1]), _keys(path[:-1]))}")
     if error["type"] == "missing":
         return Misconfigured(f"{where} is missing")
     choices = _choices(path)

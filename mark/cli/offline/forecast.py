@@ -10,6 +10,7 @@ import typer
 
 from mark.cli import complete
 from mark.cli import options as given
+from mark.config.short_names import split_list
 
 Predictor = Annotated[
     str | None,
@@ -70,7 +71,7 @@ def train(
     settings = given.settings_of(locals(), "trace", "start_s", "mean_rps", "seed")
     from mark.offline.forecast.train_forecaster import train_settings
 
-    train_settings(settings, given.split_list(predictor), train_days=train_days, out=out, as_json=json)
+    train_settings(settings, split_list(predictor), train_days=train_days, out=out, as_json=json)
 
 
 def backtest(
@@ -133,11 +134,11 @@ def backtest(
     from mark.offline.forecast.backtest import BacktestOptions, backtest_settings
 
     options = BacktestOptions(
-        predictors=given.split_list(predictor),
+        predictors=split_list(predictor),
         leads=given.number_list("--lead-min", lead_min or ""),
         train_days=train_days,
         target=target,
-        leave_out=given.split_list(leave_out),
+        leave_out=split_list(leave_out),
         every_min=every_min,
         deadline_s=deadline_s,
         fresh=fresh,
@@ -162,4 +163,4 @@ def show(
     settings = given.settings_of(locals(), "trace", "mean_rps", "seed")
     from mark.offline.forecast.show import show_settings
 
-    show_settings(settings, given.split_list(predictor), at_s=at, as_json=json)
+    show_settings(settings, split_list(predictor), at_s=at, as_json=json)

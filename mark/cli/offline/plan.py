@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mark.cli import options as given
+from mark.config.short_names import split_list
 from mark.domain.errors import Misconfigured
 
 EXAMPLES = (
@@ -87,7 +88,7 @@ def plan(
             raise Misconfigured(
                 "--start-s 0: a plan looks at the load before it; leave it out for the traces' end"
             )
-        names = given.split_list(running)
+        names = split_list(running)
         plan_service(
             settings,
             rate_rps=rate,
@@ -105,4 +106,4 @@ def plan(
     from mark.offline.plan import plan_settings
 
     settings = settings_alone(settings)
-    plan_settings(settings, rate_rps=rate, forecast=forecast, running=given.split_list(running), as_json=json)
+    plan_settings(settings, rate_rps=rate, forecast=forecast, running=split_list(running), as_json=json)

@@ -11,6 +11,7 @@ import typer
 
 from mark.cli import complete
 from mark.cli import options as given
+from mark.config.short_names import SETTINGS, split_list
 
 EXAMPLES = (
     "mark sweep --trace load.csv.gz --model inception-v3 --policy mark,reactive --seed 1,2 --out grid",
@@ -103,18 +104,18 @@ def sweep(
     from mark.offline.sweep.run import sweep_grid
 
     def axis(name: str, values: Sequence[object]) -> Axis | None:
-        return plain_axis(given.SETTINGS[name], given.flag_of(name), values)
+        return plain_axis(SETTINGS[name], given.flag_of(name), values)
 
     single = {"world": world, "mean_rps": mean_rps, "start_s": start_s, "duration_s": duration_s}
-    policies = given.split_list(policy)
+    policies = split_list(policy)
     axes = [
-        axis("trace", given.split_list(trace)),
-        axis("model", given.split_list(model)),
+        axis("trace", split_list(trace)),
+        axis("model", split_list(model)),
         *(axis(name, _one(value)) for name, value in single.items()),
-        axis("market", given.split_list(market)),
+        axis("market", split_list(market)),
         axis("policy", [policies] if policies else []),
         *(parse_axis(text) for text in setting or ()),
-        axis("seed", given.split_list(seed)),
+        axis("seed", split_list(seed)),
         axis("out", _one(None if out is None else str(out))),
     ]
     sweep_grid(
