@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup, escape
@@ -71,7 +72,7 @@ def folded_bill(lines: Sequence[BillLine]) -> Bill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Section:
-    """One run as the template prints it."""
+    """One run as the templates print it."""
 
     label: str
     run: ComparedRun
@@ -79,8 +80,6 @@ class _Section:
     is_lead: bool
     cells: dict[str, str]
     served: tuple[str, ...]
-    load: Markup
-    bill: Bill
 
 
 def render_report(
@@ -99,42 +98,28 @@ def render_report(
     from mark.report.figures import wide_and_narrow  # noqa: PLC0415
     from mark.report.runs import plots  # noqa: PLC0415
 
-    lead, verdict = headline_run(runs), verdict_of(runs, now)
     labelled = outcomes(runs)
     offerings, end_rps = plots.named_offerings(runs), plots.top_rps(runs)
-    sections = [
-        _Section(
-            label=label,
-            run=run,
-            anchor=f"run-{number}",
-            is_lead=run is lead,
-            cells=_cells(run, lead),
-            served=tuple(f"{share:.1f}" for share in served_percent(run.result.served)),
-            load=trusted(
-                wide_and_narrow(
-                    partial(plots.load_figure, label, run, offerings=offerings, end_rps=end_rps), f"load{number}"
-                )
-            ),
-            bill=folded_bill(run.result.bill),
+    loads = [
+        trusted(
+            wide_and_narrow(
+                partial(plots.load_figure, label, run, offerings=offerings, end_rps=end_rps), f"load{number}"
+            )
         )
         for number, (label, run) in enumerate(labelled)
     ]
+    bills = [folded_bill(run.result.bill) for _, run in labelled]
+    compared = _compared(runs, now)
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
+            compared,
             title=title,
-            headline=verdict.parts[0],
-            others=verdict.parts[1],
-            how=verdict.how,
-            bought=accuracy_sentence(runs),
-            changes_at=verdict.changes_at,
-            has_floor=any(run.cost_over_floor is not None for run in runs),
-            has_variants=any(run.result.accuracy is not None for run in runs),
             facts=_facts(runs),
-            sections=sections,
-            lead=next(section.label for section in sections if section.is_lead),
-            costs=trusted(wide_and_narrow(partial(plots.cost_figure, labelled), "cost")),
+            parts=tuple(zip(compared["sections"], loads, bills, strict=True)),
+            has_parts=True,
+            costs=_cost_figures(runs),
             is_small=plots.is_small(runs),
             latency=trusted(wide_and_narrow(partial(plots.latency_figure, labelled), "latency")),
             missed=trusted(wide_and_narrow(partial(plots.missed_figure, labelled), "missed")),
@@ -143,6 +128,54 @@ def render_report(
             published_cold=percent(PUBLISHED_COLD_START_RATE),
         )
     )
+
+
+def render_notebook(runs: Sequence[ComparedRun], now: Present = SAGEMAKER, *, drawn: bool = False) -> str:
+    """Verdict, table and notes as a part of another page, such as a notebook, whose style it leaves alone.
+
+    drawn: what each policy cost as a figure instead. Raises Misconfigured when nothing ran.
+    """
+    costs = _cost_figures(runs) if drawn else ""
+    return (
+        _environment()
+        .get_template("notebook.html.j2")
+        .render(_compared(runs, now), has_parts=False, costs=costs, notes=comparison_notes(runs))
+    )
+
+
+def _cost_figures(runs: Sequence[ComparedRun]) -> Markup:
+    # matplotlib takes a second to import and only a figure needs it
+    from mark.report.figures import wide_and_narrow  # noqa: PLC0415
+    from mark.report.runs import plots  # noqa: PLC0415
+
+    return trusted(wide_and_narrow(partial(plots.cost_figure, outcomes(runs)), "cost"))
+
+
+def _compared(runs: Sequence[ComparedRun], now: Present) -> dict[str, Any]:
+    """The verdict and the table's rows."""
+    lead, verdict = headline_run(runs), verdict_of(runs, now)
+    sections = [
+        _Section(
+            label=label,
+            run=run,
+            anchor=f"run-{number}",
+            is_lead=run is lead,
+            cells=_cells(run, lead),
+            served=tuple(f"{share:.1f}" for share in served_percent(run.result.served)),
+        )
+        for number, (label, run) in enumerate(outcomes(runs))
+    ]
+    return {
+        "headline": verdict.parts[0],
+        "others": verdict.parts[1],
+        "how": verdict.how,
+        "bought": accuracy_sentence(runs),
+        "changes_at": verdict.changes_at,
+        "has_floor": any(run.cost_over_floor is not None for run in runs),
+        "has_variants": any(run.result.accuracy is not None for run in runs),
+        "sections": sections,
+        "lead": next(section.label for section in sections if section.is_lead),
+    }
 
 
 def write_report(

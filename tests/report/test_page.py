@@ -12,7 +12,7 @@ import pytest
 
 from mark.domain.errors import Misconfigured
 from mark.report import page
-from mark.report.page import render_report, write_report
+from mark.report.page import render_notebook, render_report, write_report
 from mark.simulator.results import MinuteSeries, SecondSeries
 from tests.report.browser import look_at, needs_browser, seen_by_readers
 from tests.report.fakes import POLICIES, fake_run
@@ -225,3 +225,15 @@ def test_everything_in_the_report_can_be_read(tmp_path: Path, width: int, dark: 
     assert look.width == width
     in_their_boxes = {name.split(" by ")[0] for name in look.scrolled}
     assert in_their_boxes == ({"Comparison of the policies"} if width == 400 else set())
+
+
+@needs_browser
+@seen_by_readers
+def test_in_a_notebook_it_can_be_read_and_leaves_the_page_alone(tmp_path: Path, width: int, dark: bool) -> None:
+    runs = [fake_run(policy) for policy in POLICIES]
+    parts = (render_notebook(runs), render_notebook(runs, drawn=True))
+    page = '<!doctype html><meta name="color-scheme" content="light dark"><body style="margin:0">'
+    look = look_at(tmp_path, page + "".join(parts), width=width, dark=dark)
+
+    look.check(dark=dark)
+    assert not any(re.search(r"<a |<img|<script|https?:", part) for part in parts)
