@@ -1,3 +1,18 @@
 """MArk: serve machine-learning models within a latency objective at the least cost."""
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+__all__ = ["MarkError", "Misconfigured", "Runs", "Trace", "__version__", "read_trace", "simulate"]
+
+
+def __getattr__(name: str) -> Any:
+    # agents and commands import this, too: what replays need is imported when it is asked for
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module("mark.api"), name)
+    except ModuleNotFoundError as error:
+        missing_extra = import_module("mark.extras").missing_extra
+        raise missing_extra(f"mark.{name}", error) or error from None

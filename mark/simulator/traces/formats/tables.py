@@ -391,6 +391,13 @@ def _fields(text: Text, layout: CsvLayout, number: int, block: str, takes: Takes
     except ValueError as error:
         bad = int(error.args[0])
         raise text.wrong(lines[bad], f"{stamps[bad][:40]!r} is no time; correct the row") from error
+    zoned = [names_zone(stamp) for stamp in stamps]
+    if len({*zoned}) > 1:
+        odd = zoned.index(not zoned[0])
+        says = (
+            "names its zone, and rows before it do not" if zoned[odd] else "names no zone, and rows before it do"
+        )
+        raise text.wrong(lines[odd], f"{stamps[odd]!r} {says}; write all times in one way")
     return times, np.array(values), np.array(lines, dtype=np.int64)
 
 

@@ -1,0 +1,8 @@
+from mark.api import MarkError as MarkError
+from mark.api import Misconfigured as Misconfigured
+from mark.api import Runs as Runs
+from mark.api import Trace as Trace
+from mark.api import read_trace as read_trace
+from mark.api import simulate as simulate
+
+__version__: str

@@ -1,0 +1,177 @@
+"""Python's own way in: what `import mark` offers, each on the same road as the command of that name.
+
+Errors that the user can do something about are MarkError, of which Misconfigured says in one line what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+from mark.config.served import settings_of_one
+from mark.config.settings import Settings
+from mark.config.short_names import settings_named
+from mark.domain.errors import MarkError, Misconfigured
+from mark.extras import require_extra
+from mark.offline.simulate import Replays
+from mark.offline.trace_source import TraceReading, read_place
+from mark.offline.workloads import workload_on
+from mark.policies.present import Present
+from mark.report.page import render_notebook
+from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.run_documents import SimulateDocument, simulate_document
+from mark.report.runs.run_verdict import verdict_of
+from mark.report.terminal import progress as shown_progress
+from mark.simulator.traces.frames import Frame, trace_of_frame
+from mark.simulator.traces.trace import Trace
+
+__all__ = ["MarkError", "Misconfigured", "Runs", "Trace", "read_trace", "simulate"]
+
+Report = Callable[[str, float], None]
+"""Told what is being done and the share of it that is done, in [0, 1]."""
+
+_OF_THE_COMMAND = {"out", "policy", "trace"}
+"""Settings of `mark simulate` that Python gives in another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure in the colours of the reader's theme."""
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+@dataclass(frozen=True, slots=True)
+class Runs(Sequence[ComparedRun]):
+    """Replays of one trace, one run a policy, in their order. A notebook shows the verdict and the table."""
+
+    runs: tuple[ComparedRun, ...]
+    #: What runs now, which the verdict compares with.
+    now: Present
+    #: Policies that were left out, and why.
+    left_out: tuple[str, ...] = ()
+
+    @overload
+    def __getitem__(self, index: int) -> ComparedRun: ...
+    @overload
+    def __getitem__(self, index: slice) -> Runs: ...
+    def __getitem__(self, index: int | slice) -> ComparedRun | Runs:
+        """A run, or some of them."""
+        if isinstance(index, slice):
+            return Runs(self.runs[index], self.now, self.left_out)
+        return self.runs[index]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.runs)
+
+    @property
+    def verdict(self) -> str:
+        """What to run, what it costs a month in USD and what it saves, in a sentence or two."""
+        return verdict_of(self.runs, self.now).sentence
+
+    @property
+    def document(self) -> SimulateDocument:
+        """The document that `mark simulate --json` prints (docs/json.md)."""
+        return simulate_document(self.runs, self.now)
+
+    def to_frame(self) -> Any:
+        """A pandas.DataFrame of the document's runs, shape (runs, keys), its index the policies.
+
+        Keys of keys have a dot between them, such as `cost_usd.total`, USD, and `latency_ms.p99`.
+        """
+        # pandas takes half a second to import, and only this needs it
+        from pandas import json_normalize  # noqa: PLC0415
+
+        return json_normalize([dict(run) for run in self.document["runs"]]).set_index("policy")
+
+    def plot(self) -> Drawing:
+        """What each policy cost, by component, USD, with reference and floor: a figure that a notebook shows."""
+        return Drawing(render_notebook(self.runs, self.now, drawn=True))
+
+    def _repr_html_(self) -> str:
+        return render_notebook(self.runs, self.now)
+
+
+def read_trace(
+    source: str | Path | Frame,
+    *,
+    where: Sequence[str] = (),
+    rows: str | None = None,
+    time: str | None = None,
+    value: str | None = None,
+    tz: str | None = None,
+    dates: str | None = None,
+) -> Trace:
+    """The load of a file, a folder, a pattern or an s3:// prefix of any format (docs/traces.md), or of pandas.
+
+    A Series holds numbers by time; a DataFrame has a column of times, or times as its index. Each is read as the
+    CSV that it writes: rows stand in any order, times without a zone are UTC's, and the header is line 1.
+    where, rows, time, value, tz, dates: as the flags of `mark trace describe`.
+
+    Returns the trace; its `rates_rps` has shape (bins,), requests/s in bins of `bin_s` seconds.
+
+    Raises Misconfigured, one line: for a time that stands twice or names no zone where others do, a rate that is
+    below 0 or no number, and whatever else is wrong.
+
+    >>> trace = read_trace("load.csv.gz")
+    >>> trace.rates_rps.shape, trace.bin_s
+    ((900,), 1.0)
+    """
+    reading = {"where": [*where], "rows": rows, "time": time, "value": value, "tz": tz, "dates": dates}
+    return _read(source, settings_named(reading))
+
+
+def simulate(
+    trace: str | Path | Frame | Trace,
+    *,
+    model: str | None = None,
+    policies: Sequence[str] | None = None,
+    reference: bool = True,
+    config: str | Path | None = None,
+    progress: Report | None = None,
+    **settings: Any,
+) -> Runs:
+    """Replay a trace under each policy, as `mark simulate` does: the same settings and seed give the same figures.
+
+    policies: names of `mark policies`, or all; left out, hedged and what a verdict compares it with. reference:
+    compute reference and floor, too. config: a settings file, which the others override. progress: told what is
+    being done and the share that is done; left out, a terminal shows a bar, and other output a line every 20 s.
+    settings: by the names of flags, such as `start_s=300` (seconds), `slo_ms=200` (milliseconds), `market="spot"`,
+    or by their dotted names in docs/settings.md.
+
+    Raises Misconfigured, one line, for a setting, trace, model or policy that does not do, another MarkError where
+    a run fails.
+
+    >>> runs = simulate("load.csv.gz", model="inception-v3", policies=["hedged"], start_s=300, reference=False)
+    >>> [run.result.policy for run in runs], runs[0].result.requests
+    (['hedged'], 11882)
+    """
+    require_extra("replay", "mark.simulate")
+    if odd := sorted(_OF_THE_COMMAND & settings.keys()):
+        raise Misconfigured(f"mark.simulate takes no {odd[0]}: name policies=, and keep what it returns")
+    given = {"model": model, "policy": policies, **settings}
+    chosen = settings_of_one(settings_named(given, None if config is None else Path(config)))
+    load = trace if isinstance(trace, Trace) else _read(trace, chosen)
+    replays = Replays.of(chosen, workload=workload_on(chosen, load), compare=policies is None)
+    left_out: list[str] = []
+    with shown_progress() if progress is None else nullcontext(progress) as report:
+        *_, runs = replays.run(report, tell=left_out.append, reference=reference)
+    return Runs(tuple(runs), replays.now, tuple(left_out))
+
+
+def _read(source: str | Path | Frame, settings: Settings) -> Trace:
+    reading = TraceReading.of(settings)
+    if isinstance(source, str | Path):
+        return read_place(str(source), reading)
+    if not hasattr(source, "to_csv"):
+        raise Misconfigured(
+            f"a trace is a path, a DataFrame, a Series or what read_trace gave, not {source!r:.60}"
+        )
+    return trace_of_frame(source, reading.options)

@@ -1,0 +1,118 @@
+"""`import mark`: the same road as the command line."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import mark
+from mark import api
+from tests.offline.test_simulate import without_wall
+
+RUN = {"model": "inception-v3", "start_s": 300}
+MINUTES = pd.date_range("2026-03-02", periods=15, freq="min")
+SHORT = ["--model", "inception-v3", "--start-s", "300", "--duration-s", "60"]
+
+
+def same(runs: mark.Runs, answer) -> bool:
+    told, found = json.loads(answer.out), json.loads(json.dumps(runs.document))
+    return found["verdict"] == told["verdict"] and without_wall(found["runs"]) == without_wall(told["runs"])
+
+
+def test_importing_it_loads_nothing():
+    code = "import mark, sys; print(sys.modules.keys() & {'numpy', 'pydantic', 'mark.api'}, mark.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout == f"set() {mark.__version__}\n"
+    names = re.findall(
+        r"(\w+)(?= as \1$|: str$)", Path(mark.__file__).with_suffix(".pyi").read_text(), re.MULTILINE
+    )
+    assert sorted(names) == sorted(mark.__all__)
+    with pytest.raises(AttributeError, match="simulat3"):
+        _ = mark.simulat3
+
+
+def test_a_replay_is_the_command_lines_to_the_cent(mark, capsys):
+    answer = mark("simulate", "--trace", "load.csv.gz", *SHORT, "--seed", "3", "--market", "spot", "--json")
+    said: list[str] = []
+    runs = api.simulate(
+        "load.csv.gz", **RUN, duration_s=60, seed=3, market="spot", progress=lambda what, _share: said.append(what)
+    )
+
+    assert capsys.readouterr() == ("", "")
+    assert len(runs) == 4
+    assert same(runs, answer)
+    assert same(api.simulate(api.read_trace("load.csv.gz"), **RUN, duration_s=60, seed=3, market="spot"), answer)
+    assert "computing reference and floor" in said
+    assert runs.to_frame().loc["hedged", "cost_usd.total"] == runs[0].result.cost.total
+    assert runs.verdict == json.loads(answer.out)["verdict"]["sentence"]
+    assert [run.result.policy for run in runs[:2]] == ["hedged", "sagemaker"]
+    assert "hedged</th>" in re.sub(r"\s", "", runs._repr_html_())
+    assert "<svg" in runs.plot()._repr_html_()
+
+
+def test_a_frame_is_read_as_the_file_that_it_writes(mark, tmp_path):
+    frame = pd.DataFrame({"time": MINUTES, "requests": [1200 + 60 * (row % 3) for row in range(15)]})
+    frame.to_csv(tmp_path / "DataFrame.csv", index=False)
+    flags = [*SHORT, "--policy", "hedged", "--no-reference", "--json"]
+    answer = mark("simulate", "--trace", "DataFrame.csv", *flags)
+    options = RUN | {"duration_s": 60, "policies": ["hedged"], "reference": False}
+
+    assert same(api.simulate(frame, **options), answer)
+    by_time = frame.set_index("time")
+    for other in (by_time, by_time["requests"], by_time.sample(frac=1, random_state=1), frame.assign(x=1)):
+        assert (api.read_trace(other).rates_rps == api.read_trace(frame).rates_rps).all()
+    assert len(api.read_trace(pd.Series(MINUTES)).arrivals_s or ()) in (0, 15)
+
+
+MIXED = pd.Index([MINUTES[0], MINUTES[1].tz_localize("Europe/Berlin"), MINUTES[2]], dtype=object)
+
+
+@pytest.mark.parametrize(
+    ("values", "index", "says"),
+    [
+        ([1.5, 2, 3], MINUTES[[0, 1, 1]], "Series, line 4: time 1772409660 stands twice; keep one row of it"),
+        ([1.5, -2, 3], MINUTES[:3], "Series, line 3: rate -2 is negative; rates are 0 or more"),
+        ([1.5, float("nan"), 3], MINUTES[:3], "Series, line 3: '' is not a number; correct the row"),
+        ([1.5, 2, 3], MIXED, "Series, line 3: '2026-03-02 00:01:00+01:00' names its zone, and rows"),
+        ([1.5, 2, 3], None, "a Series of numbers needs their times as its index"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_series_is_one_line(values, index, says):
+    with pytest.raises(mark.Misconfigured) as caught:
+        mark.read_trace(pd.Series(values, index=index, name="rate_rps"))
+    assert str(caught.value).startswith(says)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"start": 3}, "unknown setting 'start'"),
+        ({"policy.lead": 3}, "policy.lead: unknown key in policy 'lead'"),
+        ({"no.such": 3}, "settings: unknown key 'no'"),
+        ({"slo_target": 7}, "slo_target should be less than or equal to 1, not 7"),
+        ({"out": "run"}, "mark.simulate takes no out"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(settings, says):
+    with pytest.raises(mark.Misconfigured) as caught:
+        mark.simulate(pd.Series([2.0, 2.0], index=MINUTES[:2], name="rps"), model="inception-v3", **settings)
+    assert str(caught.value).startswith(says)
+
+
+def test_what_is_no_trace_is_refused():
+    with pytest.raises(
+        mark.Misconfigured, match="a trace is a path, a DataFrame, a Series or what read_trace gave"
+    ):
+        mark.read_trace([1, 2, 3])
+
+
+def test_its_examples_hold(mark):
+    assert doctest.testmod(api).failed == 0
