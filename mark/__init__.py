@@ -4,12 +4,13 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["MarkError", "Misconfigured", "Runs", "Trace", "__version__", "read_trace", "simulate"]
+_OF_API = ("MarkError", "Misconfigured", "Runs", "Trace", "bound", "forecast", "plan", "read_trace", "simulate")
+__all__ = ["__version__", *_OF_API]  # noqa: PLE0604 - they are texts
 
 
 def __getattr__(name: str) -> Any:
     # agents and commands import this, too: what replays need is imported when it is asked for
-    if name not in __all__:
+    if name not in _OF_API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         return getattr(import_module("mark.api"), name)

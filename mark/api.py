@@ -5,8 +5,8 @@ Errors that the user can do something about are MarkError, of which Misconfigure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -16,6 +16,11 @@ from mark.config.settings import Settings
 from mark.config.short_names import settings_named
 from mark.domain.errors import MarkError, Misconfigured
 from mark.extras import require_extra
+from mark.offline.bound import BoundDocument, bound_of
+from mark.offline.experiments import make_experiment
+from mark.offline.forecast.forecasters import check_predictor
+from mark.offline.forecast.show import ShownForecast, forecast_at
+from mark.offline.plan import forecast_of_rate, forecast_of_trace, plan_document, plan_for
 from mark.offline.simulate import Replays
 from mark.offline.trace_source import TraceReading, read_place
 from mark.offline.workloads import workload_on
@@ -27,11 +32,14 @@ from mark.report.runs.run_verdict import verdict_of
 from mark.report.terminal import progress as shown_progress
 from mark.simulator.traces.frames import Frame, trace_of_frame
 from mark.simulator.traces.trace import Trace
+from mark.simulator.workload import Workload
 
-__all__ = ["MarkError", "Misconfigured", "Runs", "Trace", "read_trace", "simulate"]
+__all__ = ["MarkError", "Misconfigured", "Runs", "Trace", "bound", "forecast", "plan", "read_trace", "simulate"]
 
 Report = Callable[[str, float], None]
 """Told what is being done and the share of it that is done, in [0, 1]."""
+Load = str | Path | Frame | Trace
+"""A trace, or what `read_trace` takes."""
 
 _OF_THE_COMMAND = {"out", "policy", "trace"}
 """Settings of `mark simulate` that Python gives in another way."""
@@ -129,7 +137,7 @@ def read_trace(
 
 
 def simulate(
-    trace: str | Path | Frame | Trace,
+    trace: Load,
     *,
     model: str | None = None,
     policies: Sequence[str] | None = None,
@@ -153,17 +161,113 @@ def simulate(
     >>> [run.result.policy for run in runs], runs[0].result.requests
     (['hedged'], 11882)
     """
-    require_extra("replay", "mark.simulate")
-    if odd := sorted(_OF_THE_COMMAND & settings.keys()):
-        raise Misconfigured(f"mark.simulate takes no {odd[0]}: name policies=, and keep what it returns")
-    given = {"model": model, "policy": policies, **settings}
-    chosen = settings_of_one(settings_named(given, None if config is None else Path(config)))
-    load = trace if isinstance(trace, Trace) else _read(trace, chosen)
-    replays = Replays.of(chosen, workload=workload_on(chosen, load), compare=policies is None)
+    chosen = _chosen("simulate", config, {"model": model, "policies": policies, **settings})
+    replays = Replays.of(chosen, workload=_load(trace, chosen), compare=policies is None)
     left_out: list[str] = []
-    with shown_progress() if progress is None else nullcontext(progress) as report:
+    with _told(progress) as report:
         *_, runs = replays.run(report, tell=left_out.append, reference=reference)
     return Runs(tuple(runs), replays.now, tuple(left_out))
+
+
+def forecast(
+    trace: Load,
+    *,
+    forecaster: str | None = None,
+    at_s: float | None = None,
+    config: str | Path | None = None,
+    progress: Report | None = None,
+    **settings: Any,
+) -> ShownForecast:
+    """Forecast the hour from a moment of a trace, as `mark forecast show` does.
+
+    forecaster: a name, `module:attribute` or `file.py:Name`. at_s: the moment, seconds on the trace's clock; left
+    out, its end. config, progress, settings: as of `simulate`.
+
+    Returns the document of `mark forecast show --json`: for each of 60 minutes `mean_rps` and `max_rps`, shape
+    (quantiles,), requests/s, and what came. Raises Misconfigured, one line.
+
+    >>> shown = forecast("load.csv.gz", forecaster="last-value")
+    >>> len(shown["minutes"]), shown["quantiles"]
+    (60, [0.5])
+    """
+    chosen = _chosen("forecast", config, {"forecaster": forecaster, **settings})
+    name = check_predictor([], chosen)
+    with _told(progress) as report:
+        return forecast_at(_load(trace, chosen), name, at_s, report).document
+
+
+def plan(
+    load: float | Load,
+    *,
+    model: str | None = None,
+    running: Mapping[str, int] | None = None,
+    config: str | Path | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Plan a fleet once, as `mark plan` does: what Algorithm 1 would rent now, and why not the others.
+
+    load: a constant rate, requests/s, or the rates to come as a trace, its first minute the next one. running:
+    instances that run, such as `{"c5.large": 3}`. config, settings: as of `simulate`.
+
+    Returns the document of `mark plan --json`: `counts` of offerings, `usd_per_hour`, `scores`, `excuses`, and
+    what a service costs around its fleet. Raises Misconfigured, one line.
+
+    >>> found = plan(120, model="inception-v3")
+    >>> found["capacity_rps"] >= found["required_rps"] >= 120
+    True
+    """
+    chosen = _chosen("plan", config, {"model": model, **settings})
+    if isinstance(load, int | float):
+        rates = forecast_of_rate(float(load))
+    else:
+        trace = _trace(load, chosen)
+        rates = forecast_of_trace(trace, trace.name)
+    names = [f"{name}={count}" for name, count in (running or {}).items()]
+    return plan_document(plan_for(chosen, rates, names))
+
+
+def bound(
+    trace: Load,
+    *,
+    model: str | None = None,
+    config: str | Path | None = None,
+    progress: Report | None = None,
+    **settings: Any,
+) -> BoundDocument:
+    """Compute the least cost that perfect knowledge of a trace could reach, as `mark bound` does.
+
+    config, progress, settings: as of `simulate`.
+
+    Returns the document of `mark bound --json`: `reference_usd` serves every request in time, `floor_usd` the
+    share that the objective asks for; None where no fleet can. Raises Misconfigured, one line.
+
+    >>> found = bound("load.csv.gz", model="inception-v3", duration_s=300)
+    >>> found["floor_usd"] <= found["reference_usd"]
+    True
+    """
+    chosen = _chosen("bound", config, {"model": model, **settings})
+    experiment = make_experiment(chosen, workload=_load(trace, chosen))
+    with _told(progress) as report:
+        return bound_of(experiment, report)
+
+
+def _chosen(caller: str, config: str | Path | None, given: dict[str, Any]) -> Settings:
+    require_extra("replay", f"mark.{caller}")
+    if odd := sorted(_OF_THE_COMMAND & given.keys()):
+        raise Misconfigured(f"mark.{caller} takes no {odd[0]}: that is the command's")
+    return settings_of_one(settings_named(given, None if config is None else Path(config)))
+
+
+def _told(progress: Report | None) -> AbstractContextManager[Report]:
+    return shown_progress() if progress is None else nullcontext(progress)
+
+
+def _load(source: Load, settings: Settings) -> Workload:
+    return workload_on(settings, _trace(source, settings))
+
+
+def _trace(source: Load, settings: Settings) -> Trace:
+    return source if isinstance(source, Trace) else _read(source, settings)
 
 
 def _read(source: str | Path | Frame, settings: Settings) -> Trace:

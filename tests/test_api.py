@@ -71,6 +71,23 @@ def test_a_frame_is_read_as_the_file_that_it_writes(mark, tmp_path):
     assert len(api.read_trace(pd.Series(MINUTES)).arrivals_s or ()) in (0, 15)
 
 
+def test_forecast_plan_and_bound_are_the_command_lines(mark):
+    def told(*command: str) -> dict:
+        return json.loads(mark(*command, "--json").out)
+
+    load = api.read_trace("load.csv.gz")
+    on = ("--trace", "load.csv.gz")
+    shown = told("forecast", "show", *on, "--predictor", "last-value", "--at", "600")
+    found = api.forecast(load, forecaster="last-value", at_s=600)
+    assert {**shown, "train_s": 0, "infer_ms": 0} == {**found, "train_s": 0, "infer_ms": 0}
+    model = ("--model", "inception-v3")
+    running = {"c5.large": 3, "c5.xlarge": 1}
+    planned = told("plan", "--rate", "120", "--running", "c5.large=3,c5.xlarge=1", *model)
+    assert api.plan(120, model="inception-v3", running=running) == planned
+    assert api.plan(load, model="inception-v3") == told("plan", "--forecast", "load.csv.gz", *model)
+    assert api.bound(load, model="inception-v3", duration_s=60) == told("bound", *on, *model, "--duration-s", "60")
+
+
 MIXED = pd.Index([MINUTES[0], MINUTES[1].tz_localize("Europe/Berlin"), MINUTES[2]], dtype=object)
 
 

@@ -59,7 +59,7 @@ def settings_named(given: Mapping[str, Any], config: Path | None = None) -> Sett
     A value of None is not given.
     """
     for name in given:
-        if name not in SETTINGS and "." not in name:
+        if not ("." in name or name in SETTINGS or name in Settings.model_fields):
             raise unknown("setting", name, SETTINGS)
     return load_settings(
         config, {SETTINGS.get(name, name): (name, value_of(name, value)) for name, value in given.items()}

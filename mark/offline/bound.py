@@ -7,23 +7,22 @@ from typing import TypedDict
 from mark.config.settings import Settings
 from mark.offline.experiments import make_experiment
 from mark.report.formatting import MISSING, format_count, format_duration, percent, usd
-from mark.report.terminal import note, progress, show, show_json
-from mark.simulator.experiment import Experiment, Yardsticks
+from mark.report.terminal import Report, note, progress, show, show_json
+from mark.simulator.experiment import Experiment
 
 
 def bound_settings(settings: Settings, *, as_json: bool) -> None:
     """Compute and print both."""
     experiment = make_experiment(settings)
     with progress() as report:
-        report("computing reference and floor", 0.0)
-        yardsticks = experiment.yardsticks()
-    document = bound_document(experiment, yardsticks)
+        document = bound_of(experiment, report)
     if as_json:
         show_json(document)
         return
     slo = experiment.spec.slo
     within = f"within {format_duration(slo.latency_s)}"
-    reference, floor, total = (format_cost(amount) for amount in yardsticks)
+    amounts = (document["reference_usd"], document["floor_usd"], document["reference_total_usd"])
+    reference, floor, total = map(format_cost, amounts)
     show(
         f"{document['trace']}: {format_count(document['requests'])} requests in "
         f"{format_duration(document['duration_s'])}, {document['model']}, {document['market']}",
@@ -32,7 +31,7 @@ def bound_settings(settings: Settings, *, as_json: bool) -> None:
         f"its whole bill {total}: with disks, addresses and the least overhead; nothing crosses between zones",
         f"floor {floor}: the least that serves {percent(slo.target)} of them {within}, with any standby",
     )
-    if yardsticks.reference_usd is None:
+    if document["reference_usd"] is None:
         show("There is no reference: without Lambda in time no fleet can change fast enough to serve all of them.")
     for text in document["assumed_profiles"]:
         show(f"assumed: {text}")
@@ -78,9 +77,10 @@ class BoundDocument(TypedDict):
     stand_in_profiles: list[str]
 
 
-def bound_document(experiment: Experiment, yardsticks: Yardsticks) -> BoundDocument:
-    """The document of `mark bound --json` (docs/json.md)."""
-    spec = experiment.spec
+def bound_of(experiment: Experiment, report: Report) -> BoundDocument:
+    """Reference and floor of an experiment's load: the document of `mark bound --json` (docs/json.md)."""
+    report("computing reference and floor", 0.0)
+    yardsticks, spec = experiment.yardsticks(), experiment.spec
     start_s, end_s = spec.workload.whole_seconds
     return {
         "trace": spec.workload.trace.name,

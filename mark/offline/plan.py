@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.table import Table
@@ -14,7 +14,7 @@ from mark.catalog.billing import SECONDS_PER_HOUR, gateway_count
 from mark.catalog.commitment_bill import HourlyUsage, left_by_standing
 from mark.catalog.commitment_file import unknown_words
 from mark.catalog.load import load_prices
-from mark.config.footprint import advise_shape, footprint_of
+from mark.config.footprint import ShapeAdvice, advise_shape, footprint_of
 from mark.config.policies import chosen_policies, chosen_variants, sized_model
 from mark.config.served import as_rolled_out
 from mark.config.settings import Settings
@@ -43,15 +43,56 @@ from mark.report.overhead import (
 from mark.report.tables import Column, make_table, texts
 from mark.report.terminal import note, show, show_json, show_prose
 from mark.simulator.traces.formats.bins import MAX_RPS
+from mark.simulator.traces.trace import Trace
 
 MINUTE_HEADER = ("minute", "rate")
 MINUTE_HEADER_CHARS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan, what it was chosen by, and what a service costs around it."""
+
+    settings: Settings
+    supply: Supply
+    plan: Plan
+    terms: tuple[CostTerms, ...]
+    footprint: Footprint
+    advice: ShapeAdvice
+    #: Use of the account's commitments by an hour of the fleet, USD; None without any.
+    covered: dict[str, float] | None
+    #: Constant load, requests/s, below which Lambda alone costs less; None where it does not.
+    pays_from_rps: float | None
+    notes: tuple[str, ...]
+
+    @property
+    def excuses(self) -> tuple[Excuse, ...]:
+        """Why offerings were not taken, or cannot be."""
+        return (*self.plan.excuses, *self.supply.excuses)
 
 
 def plan_settings(
     settings: Settings, *, rate_rps: float | None, forecast: str | None, running: Sequence[str], as_json: bool
 ) -> None:
     """Plan for a rate, or for the rates in a file, and print it."""
+    planned = plan_for(settings, _forecast(rate_rps, forecast, TraceReading.of(settings)), running)
+    for text in planned.notes:
+        note(text)
+    if as_json:
+        show_json(plan_document(planned))
+        return
+    _show(planned.plan, planned.terms, planned.excuses, supply=planned.supply)
+    if planned.covered is not None:
+        show_prose(covered_sentence(planned.covered), "The plan's prices are what is paid beyond.")
+    show_prose(overhead_line(planned.footprint), shape_line(planned.advice))
+    if planned.pays_from_rps is not None:
+        show_prose(
+            f"At less than {rate_words(planned.pays_from_rps)} of a constant load Lambda alone would cost less."
+        )
+
+
+def plan_for(settings: Settings, forecast: Forecast, running: Sequence[str] = ()) -> Planned:
+    """What Algorithm 1 would rent for a forecast. running: instances that run, such as `c5.large=3`."""
     settings = as_rolled_out(settings)
     model = sized_model(settings)
     chosen = replace(chosen_policies(settings), model=model, variants=chosen_variants(settings))
@@ -69,12 +110,10 @@ def plan_settings(
     counts = _running(running, settings.market, supply)
     footprint = footprint_of(settings)
     owned = footprint.commitments.active_at(time.time())
-    for text in filter(None, (*supply.warnings, unknown_words(owned, prices.names))):
-        note(text)
     request = PlanRequest(
         now=0.0,
         history=Demand(end_at=0.0, mean_rps=(), max_rps=()),
-        forecast=_forecast(rate_rps, forecast, TraceReading.of(settings)),
+        forecast=forecast,
         offerings=_candidates(supply, counts),
         running=counts,
         slo=supply.slo,
@@ -86,36 +125,24 @@ def plan_settings(
             refused=(),
         ),
     )
-    plan, terms = planned_with_owned(plan_greedy, request), scores(request)
-    covered = _covered(plan, supply, footprint, owned) if owned else None
-    advice = advise_shape(settings, max(max(row) for row in request.forecast.max_rps))
-    excuses = (*plan.excuses, *supply.excuses)
-    pays_from = supply.break_even_rps(footprint, model)
-    if as_json:
-        document = plan_document(plan, terms, excuses, supply=supply, settings=settings)
-        lines = overhead_of_month(footprint)
-        month = [{"item": one.item, "quantity": one.quantity, "unit": one.unit, "usd": one.usd} for one in lines]
-        around = {"overhead_usd_per_month": overhead_usd_per_month(footprint), "overhead_month": month}
-        beside = {"break_even_rps": pays_from, "rollout": shape_document(advice), "commitments": covered}
-        show_json({**document, **around, **beside})
-    else:
-        _show(plan, terms, excuses, supply=supply)
-        if covered is not None:
-            show_prose(covered_sentence(covered), "The plan's prices are what is paid beyond.")
-        show_prose(overhead_line(footprint), shape_line(advice))
-        if pays_from is not None:
-            show_prose(f"At less than {rate_words(pays_from)} of a constant load Lambda alone would cost less.")
+    plan = planned_with_owned(plan_greedy, request)
+    return Planned(
+        settings=settings,
+        supply=supply,
+        plan=plan,
+        terms=scores(request),
+        footprint=footprint,
+        advice=advise_shape(settings, max(max(row) for row in forecast.max_rps)),
+        covered=_covered(plan, supply, footprint, owned) if owned else None,
+        pays_from_rps=supply.break_even_rps(footprint, model),
+        notes=tuple(filter(None, (*supply.warnings, unknown_words(owned, prices.names)))),
+    )
 
 
-def plan_document(
-    plan: Plan,
-    terms: Sequence[CostTerms],
-    excuses: Sequence[Excuse],
-    *,
-    supply: Supply,
-    settings: Settings,
-) -> dict[str, object]:
+def plan_document(planned: Planned) -> dict[str, object]:
     """The document of `mark plan --json` (docs/json.md)."""
+    plan, supply, settings = planned.plan, planned.supply, planned.settings
+    month = overhead_of_month(planned.footprint)
     return {
         "model": settings.model,
         "market": settings.market.value,
@@ -147,12 +174,19 @@ def plan_document(
                 "usd_per_million": finite(term.usd_per_million),
                 "usd_per_million_running": finite(term.usd_per_million_running),
             }
-            for term in terms
+            for term in planned.terms
         ],
-        "excuses": [{"offering": item.offering, "reason": item.reason} for item in excuses],
+        "excuses": [{"offering": item.offering, "reason": item.reason} for item in planned.excuses],
         "reason": plan.reason,
         "assumed_profiles": list(supply.assumed),
         "stand_in_profiles": list(supply.stand_ins),
+        "overhead_usd_per_month": overhead_usd_per_month(planned.footprint),
+        "overhead_month": [
+            {"item": one.item, "quantity": one.quantity, "unit": one.unit, "usd": one.usd} for one in month
+        ],
+        "break_even_rps": planned.pays_from_rps,
+        "rollout": shape_document(planned.advice),
+        "commitments": planned.covered,
     }
 
 
@@ -165,7 +199,11 @@ def read_forecast(place: str, reading: TraceReading) -> Forecast:
         if not rates:
             raise Misconfigured(f"{place} holds no minute; write rows of minute,rate")
         return _point(rates, rates, name)
-    trace = read_place(place, reading)
+    return forecast_of_trace(read_place(place, reading), name)
+
+
+def forecast_of_trace(trace: Trace, name: str) -> Forecast:
+    """The rates of a trace, its first minute the next one."""
     per_unit = max(1, round(UNIT_S / trace.bin_s))
     unit_bins = [trace.rates_rps[at : at + per_unit] for at in range(0, len(trace.rates_rps), per_unit)]
     repeat = max(1, round(trace.bin_s / UNIT_S))
@@ -207,6 +245,11 @@ def _forecast(rate_rps: float | None, place: str | None, reading: TraceReading) 
     if place is not None:
         return read_forecast(place, reading)
     assert rate_rps is not None
+    return forecast_of_rate(rate_rps)
+
+
+def forecast_of_rate(rate_rps: float) -> Forecast:
+    """A constant load. Misconfigured where it is none."""
     if not 0 <= rate_rps <= MAX_RPS:
         raise Misconfigured(f"--rate must be 0 rps or more, at most {MAX_RPS:g}, not {rate_rps:g}")
     return _point([rate_rps], [rate_rps], "--rate")
