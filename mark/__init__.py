@@ -4,7 +4,18 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-_OF_API = ("MarkError", "Misconfigured", "Runs", "Trace", "bound", "forecast", "plan", "read_trace", "simulate")
+_OF_API = (
+    "MarkError",
+    "Misconfigured",
+    "Runs",
+    "Trace",
+    "advise",
+    "bound",
+    "forecast",
+    "plan",
+    "read_trace",
+    "simulate",
+)
 __all__ = ["__version__", *_OF_API]  # noqa: PLE0604 - they are texts
 
 

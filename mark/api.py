@@ -16,6 +16,7 @@ from mark.config.settings import Settings
 from mark.config.short_names import settings_named
 from mark.domain.errors import MarkError, Misconfigured
 from mark.extras import require_extra
+from mark.offline.advise import AdviceDocument, AdviceOptions, advice_on
 from mark.offline.bound import BoundDocument, bound_of
 from mark.offline.experiments import make_experiment
 from mark.offline.forecast.forecasters import check_predictor
@@ -34,7 +35,18 @@ from mark.simulator.traces.frames import Frame, trace_of_frame
 from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 
-__all__ = ["MarkError", "Misconfigured", "Runs", "Trace", "bound", "forecast", "plan", "read_trace", "simulate"]
+__all__ = [
+    "MarkError",
+    "Misconfigured",
+    "Runs",
+    "Trace",
+    "advise",
+    "bound",
+    "forecast",
+    "plan",
+    "read_trace",
+    "simulate",
+]
 
 Report = Callable[[str, float], None]
 """Told what is being done and the share of it that is done, in [0, 1]."""
@@ -249,6 +261,44 @@ def bound(
     experiment = make_experiment(chosen, workload=_load(trace, chosen))
     with _told(progress) as report:
         return bound_of(experiment, report)
+
+
+def advise(
+    trace: Load,
+    *,
+    model: str | None = None,
+    days: float = 30.0,
+    savings_plan: float | None = None,
+    config: str | Path | None = None,
+    progress: Report | None = None,
+    **settings: Any,
+) -> AdviceDocument:
+    """Say what each change of the settings would have saved on a trace, as `mark advise` does.
+
+    trace: a day at least. days: of its end are replayed. savings_plan: share by which one is cheaper than on
+    demand; left out, an assumption. config, progress, settings: as of `simulate`.
+
+    Returns the document of `mark advise --json`: `advice`, most saved first, each with `setting`,
+    `saved_usd_per_month`, and the `command` of its replay, which names a trace of no file by its name. Raises
+    Misconfigured, one line.
+
+    >>> advise("load.csv.gz", model="inception-v3")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    mark.domain.errors.Misconfigured: advice needs a day of load at least, and load has 0.25 h...
+    """
+    chosen = _chosen("advise", config, {"model": model, **settings})
+    workload = _load(trace, chosen)
+    place = trace if isinstance(trace, str | Path) else workload.trace.name
+    words = {"trace": place, "model": model, **settings, "config": config}
+    given = tuple(
+        word
+        for name, value in words.items()
+        if value is not None
+        for word in (("--set", f"{name}={value}") if "." in name else (f"--{name.replace('_', '-')}", f"{value}"))
+    )
+    options = AdviceOptions(days=days, savings_plan=savings_plan, given=given, file=str(config or "mark.yaml"))
+    with _told(progress) as report:
+        return advice_on(chosen, options, workload, report)
 
 
 def _chosen(caller: str, config: str | Path | None, given: dict[str, Any]) -> Settings:

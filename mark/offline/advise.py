@@ -189,20 +189,11 @@ def advise_on(
     """
     check_binds_early(settings)
     whole = workload or chosen_workload(settings)
-    load = _last_days(whole, options.days)
-    if load.duration_s < DAY_S:
-        raise Misconfigured(
-            f"advice needs a day of load at least, and {load.trace.name} has {load.duration_s / 3600:.3g} h; "
-            + _more_load(whole, is_live=workload is not None)
-        )
-    experiment = make_experiment(settings, workload=load, owned=owned)
-    policy = line_up(settings, experiment).policies[0]
-    span = ("--start-s", f"{load.start_s:g}", "--duration-s", f"{load.duration_s:g}")
-    command = shlex.join(("mark", "simulate", *options.given, *span, "--no-reference"))
-    trial = _Trial(settings=settings, experiment=experiment, policy=policy, owned=owned, command=command)
+    trial = _trial_of(settings, options, whole, owned=owned, is_live=workload is not None)
     interrupted = False
     try:
-        _try_all(trial, options.savings_plan, shlex.quote(options.file))
+        with progress() as report:
+            _try_all(trial, options, report)
     except KeyboardInterrupt:
         interrupted = True
     if trial.base is not None:
@@ -214,6 +205,30 @@ def advise_on(
     if interrupted:
         note(f"interrupted: {len(trial.tried)} changes were tried")
         raise typer.Exit(INTERRUPTED)
+
+
+def advice_on(settings: Settings, options: AdviceOptions, workload: Workload, report: Report) -> AdviceDocument:
+    """The document of `mark advise --json`. Raises the MarkError that ends it."""
+    check_binds_early(settings)
+    trial = _trial_of(settings, options, workload, owned=None, is_live=False)
+    return _document(trial, _try_all(trial, options, report))
+
+
+def _trial_of(
+    settings: Settings, options: AdviceOptions, whole: Workload, *, owned: Commitments | None, is_live: bool
+) -> _Trial:
+    """The load that is replayed, and nothing tried yet. Misconfigured where it is too short."""
+    load = _last_days(whole, options.days)
+    if load.duration_s < DAY_S:
+        raise Misconfigured(
+            f"advice needs a day of load at least, and {load.trace.name} has {load.duration_s / 3600:.3g} h; "
+            + _more_load(whole, is_live=is_live)
+        )
+    experiment = make_experiment(settings, workload=load, owned=owned)
+    policy = line_up(settings, experiment).policies[0]
+    span = ("--start-s", f"{load.start_s:g}", "--duration-s", f"{load.duration_s:g}")
+    command = shlex.join(("mark", "simulate", *options.given, *span, "--no-reference"))
+    return _Trial(settings=settings, experiment=experiment, policy=policy, owned=owned, command=command)
 
 
 def _more_load(whole: Workload, *, is_live: bool) -> str:
@@ -236,26 +251,25 @@ def _last_days(load: Workload, days: float) -> Workload:
     )
 
 
-def _try_all(trial: _Trial, discount: float | None, file: str) -> None:
+def _try_all(trial: _Trial, options: AdviceOptions, report: Report) -> RunResult:
     """Replay the service as it is, then each change; what is finished is in `trial` at once."""
-    experiment, settings = trial.experiment, trial.settings
-    changes = tuple(changes_of(settings, experiment, trial.policy, file))
-    with progress() as report:
-        warm_engine(experiment, report)
-        base = experiment.run(trial.policy, overrides=chosen_overrides(settings), progress=report)
-        trial.base = base
-        trial.tried.append(_savings_plan(trial, base, discount, report))
-        trial.tried += _reserved(trial, base, report)
-        for place, change in enumerate(changes):
-            label = f"{change.what} ({place + 1} of {len(changes)})"
-            outcome: RunResult | str
-            try:
-                changed = checked(change.settings)
-                trial.check_shape(changed, base)
-                outcome = trial.run(changed, label, report)
-            except MarkError as error:
-                outcome = str(error)
-            trial.tried.append(_judged(trial, base, outcome, change))
+    experiment, settings, discount = trial.experiment, trial.settings, options.savings_plan
+    changes = tuple(changes_of(settings, experiment, trial.policy, shlex.quote(options.file)))
+    warm_engine(experiment, report)
+    trial.base = base = experiment.run(trial.policy, overrides=chosen_overrides(settings), progress=report)
+    trial.tried.append(_savings_plan(trial, base, discount, report))
+    trial.tried += _reserved(trial, base, report)
+    for place, change in enumerate(changes):
+        label = f"{change.what} ({place + 1} of {len(changes)})"
+        outcome: RunResult | str
+        try:
+            changed = checked(change.settings)
+            trial.check_shape(changed, base)
+            outcome = trial.run(changed, label, report)
+        except MarkError as error:
+            outcome = str(error)
+        trial.tried.append(_judged(trial, base, outcome, change))
+    return base
 
 
 def _report_as(label: str, report: Report, _: str, share: float) -> None:

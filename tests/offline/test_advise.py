@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mark import api
 from mark.config.settings import Settings
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import PlanKind, SavingsPlan
@@ -195,6 +196,15 @@ def test_what_stands_around_the_fleet_is_tried_as_it_would_be_refused_or_replaye
     assert re.fullmatch(
         r"two lean nodes carry 277 requests/s for long, and the highest minute has 9\d\d.*", lean["unable"]
     )
+
+
+@pytest.mark.slow
+def test_python_advises_as_the_command_does(mark, load, monkeypatch):
+    only(monkeypatch, "market")
+    told = json.loads(mark("advise", *load, *ASKED, "--mean-rps", "0.2").out)
+    found = api.advise("days.csv", config="mark.yaml", days=1, savings_plan=0.3, mean_rps=0.2, seed=3)
+
+    assert json.loads(json.dumps(found)) == told
 
 
 @pytest.mark.parametrize(
