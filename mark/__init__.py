@@ -8,6 +8,7 @@ _OF_API = (
     "MarkError",
     "Misconfigured",
     "Runs",
+    "ServiceRuns",
     "Trace",
     "advise",
     "bound",

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Self, TypeVar, overload
 
 from mark.config.served import settings_of_one
+from mark.config.service import ServedSettings
 from mark.config.settings import Settings
 from mark.config.short_names import settings_named
 from mark.domain.errors import MarkError, Misconfigured
@@ -23,6 +24,7 @@ from mark.offline.forecast.forecasters import check_predictor
 from mark.offline.forecast.show import ShownForecast, forecast_at
 from mark.offline.plan import forecast_of_rate, forecast_of_trace, plan_document, plan_for
 from mark.offline.simulate import Replays
+from mark.offline.simulate_service import ServiceReplays
 from mark.offline.trace_source import TraceReading, read_place
 from mark.offline.workloads import workload_on
 from mark.policies.present import Present
@@ -30,7 +32,11 @@ from mark.report.page import render_notebook
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.run_documents import SimulateDocument, simulate_document
 from mark.report.runs.run_verdict import verdict_of
+from mark.report.service.service_document import ServiceSimulateDocument, service_document
+from mark.report.service.service_page import render_service_notebook
+from mark.report.service.service_verdict import service_replay_verdict
 from mark.report.terminal import progress as shown_progress
+from mark.simulator.service_run import ServiceRun
 from mark.simulator.traces.frames import Frame, trace_of_frame
 from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
@@ -39,6 +45,7 @@ __all__ = [
     "MarkError",
     "Misconfigured",
     "Runs",
+    "ServiceRuns",
     "Trace",
     "advise",
     "bound",
@@ -67,29 +74,42 @@ class Drawing:
         return self.html
 
 
-@dataclass(frozen=True, slots=True)
-class Runs(Sequence[ComparedRun]):
-    """Replays of one trace, one run a policy, in their order. A notebook shows the verdict and the table."""
+Run = TypeVar("Run", ComparedRun, ServiceRun)
 
-    runs: tuple[ComparedRun, ...]
+
+@dataclass(frozen=True, slots=True)
+class _Finished(Sequence[Run]):
+    """What has finished, one run a policy, in their order. A notebook shows the verdict and the table."""
+
+    runs: tuple[Run, ...]
     #: What runs now, which the verdict compares with.
     now: Present
     #: Policies that were left out, and why.
     left_out: tuple[str, ...] = ()
 
     @overload
-    def __getitem__(self, index: int) -> ComparedRun: ...
+    def __getitem__(self, index: int) -> Run: ...
     @overload
-    def __getitem__(self, index: slice) -> Runs: ...
-    def __getitem__(self, index: int | slice) -> ComparedRun | Runs:
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Run | Self:
         """A run, or some of them."""
-        if isinstance(index, slice):
-            return Runs(self.runs[index], self.now, self.left_out)
-        return self.runs[index]
+        return replace(self, runs=self.runs[index]) if isinstance(index, slice) else self.runs[index]
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self.runs)
+
+    def _frame(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        # pandas takes half a second to import, and only this needs it
+        from pandas import json_normalize  # noqa: PLC0415
+
+        return json_normalize([dict(row) for row in rows]).set_index("policy")
+
+
+class Runs(_Finished[ComparedRun]):
+    """Replays of one trace, one run a policy, in their order. A notebook shows the verdict and the table."""
+
+    __slots__ = ()
 
     @property
     def verdict(self) -> str:
@@ -106,10 +126,7 @@ class Runs(Sequence[ComparedRun]):
 
         Keys of keys have a dot between them, such as `cost_usd.total`, USD, and `latency_ms.p99`.
         """
-        # pandas takes half a second to import, and only this needs it
-        from pandas import json_normalize  # noqa: PLC0415
-
-        return json_normalize([dict(run) for run in self.document["runs"]]).set_index("policy")
+        return self._frame(self.document["runs"])
 
     def plot(self) -> Drawing:
         """What each policy cost, by component, USD, with reference and floor: a figure that a notebook shows."""
@@ -117,6 +134,30 @@ class Runs(Sequence[ComparedRun]):
 
     def _repr_html_(self) -> str:
         return render_notebook(self.runs, self.now)
+
+
+class ServiceRuns(_Finished[ServiceRun]):
+    """Replays of several models together, one run a policy. A notebook shows the verdict and the table."""
+
+    __slots__ = ()
+
+    @property
+    def verdict(self) -> str:
+        """What to run for all models, what it costs a month in USD and what it saves, in a sentence or two."""
+        return service_replay_verdict(self.runs, self.now).sentence
+
+    @property
+    def document(self) -> ServiceSimulateDocument:
+        """The document that `mark simulate --json` prints of a service (docs/json.md)."""
+        return service_document(self.runs, self.now)
+
+    def to_frame(self) -> Any:
+        """A pandas.DataFrame of the models under each policy, shape (runs x models, keys), indexed by policy."""
+        rows = [{"policy": run["policy"], **model} for run in self.document["runs"] for model in run["models"]]
+        return self._frame(rows)
+
+    def _repr_html_(self) -> str:
+        return render_service_notebook(self.runs, self.now)
 
 
 def read_trace(
@@ -148,6 +189,7 @@ def read_trace(
     return _read(source, settings_named(reading))
 
 
+@overload
 def simulate(
     trace: Load,
     *,
@@ -157,9 +199,30 @@ def simulate(
     config: str | Path | None = None,
     progress: Report | None = None,
     **settings: Any,
-) -> Runs:
+) -> Runs: ...
+@overload
+def simulate(
+    *,
+    models: Mapping[str, Load],
+    policies: Sequence[str] | None = None,
+    config: str | Path | None = None,
+    progress: Report | None = None,
+    **settings: Any,
+) -> ServiceRuns: ...
+def simulate(
+    trace: Load | None = None,
+    *,
+    models: Mapping[str, Load] | None = None,
+    model: str | None = None,
+    policies: Sequence[str] | None = None,
+    reference: bool = True,
+    config: str | Path | None = None,
+    progress: Report | None = None,
+    **settings: Any,
+) -> Runs | ServiceRuns:
     """Replay a trace under each policy, as `mark simulate` does: the same settings and seed give the same figures.
 
+    models: of several models together, the trace of each by its name; what the file serves of them holds.
     policies: names of `mark policies`, or all; left out, hedged and what a verdict compares it with. reference:
     compute reference and floor, too. config: a settings file, which the others override. progress: told what is
     being done and the share that is done; left out, a terminal shows a bar, and other output a line every 20 s.
@@ -173,12 +236,33 @@ def simulate(
     >>> [run.result.policy for run in runs], runs[0].result.requests
     (['hedged'], 11882)
     """
-    chosen = _chosen("simulate", config, {"model": model, "policies": policies, **settings})
+    given = {"policies": policies, **settings}
+    if models is not None and trace is None:
+        return _simulate_service(models, _named("simulate", config, given), policies is None, progress)
+    if trace is None or models is not None:
+        raise Misconfigured("mark.simulate takes a trace, or models= with a trace of each")
+    chosen = _chosen("simulate", config, {"model": model, **given})
     replays = Replays.of(chosen, workload=_load(trace, chosen), compare=policies is None)
     left_out: list[str] = []
     with _told(progress) as report:
         *_, runs = replays.run(report, tell=left_out.append, reference=reference)
     return Runs(tuple(runs), replays.now, tuple(left_out))
+
+
+def _simulate_service(
+    models: Mapping[str, Load], settings: Settings, compare: bool, progress: Report | None
+) -> ServiceRuns:
+    served = {one.model: one for one in settings.service.serve}
+    serve = tuple(served.get(name) or ServedSettings(model=name) for name in models)
+    service = settings.service.model_copy(update={"serve": serve})
+    replays = ServiceReplays.of(
+        settings.model_copy(update={"service": service, "model": None}),
+        load_of=lambda own, entry: _load(models[entry.model], own),
+        compare=compare,
+    )
+    with _told(progress) as report:
+        *_, runs = replays.run(report)
+    return ServiceRuns(tuple(runs), replays.now, replays.lineup.left_out)
 
 
 def forecast(
@@ -302,10 +386,14 @@ def advise(
 
 
 def _chosen(caller: str, config: str | Path | None, given: dict[str, Any]) -> Settings:
+    return settings_of_one(_named(caller, config, given))
+
+
+def _named(caller: str, config: str | Path | None, given: dict[str, Any]) -> Settings:
     require_extra("replay", f"mark.{caller}")
     if odd := sorted(_OF_THE_COMMAND & given.keys()):
         raise Misconfigured(f"mark.{caller} takes no {odd[0]}: that is the command's")
-    return settings_of_one(settings_named(given, None if config is None else Path(config)))
+    return settings_named(given, None if config is None else Path(config))
 
 
 def _told(progress: Report | None) -> AbstractContextManager[Report]:

@@ -24,6 +24,8 @@ def public(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
     for node in tree.body:
         if not isinstance(node, Definition) or node.name.startswith("_"):
             continue
+        if any(ast.unparse(mark) == "overload" for mark in node.decorator_list):
+            continue  # a signature of what follows
         yield node.name, node
         if isinstance(node, ast.ClassDef):
             for inner in node.body:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from mark.config.settings import Settings
-from mark.offline.experiments import line_up_all, told_present, verdict_rivals, warm_engine
+from mark.offline.experiments import Lineup, line_up_all, told_present, verdict_rivals, warm_engine
 from mark.offline.out_folder import JournalFolder
 from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
 from mark.offline.service_members import LoadOf, check_same_span, recorded_load, replay_members, service_members
@@ -22,11 +23,44 @@ from mark.report.service.service_tables import models_table, policies_table
 from mark.report.service.service_verdict import lead_run, service_replay_verdict
 from mark.report.terminal import Report, note
 from mark.simulator.experiment import Experiment
-from mark.simulator.service_replay import NOWHERE
+from mark.simulator.service_replay import NOWHERE, Member, ServiceJournals
 from mark.simulator.service_run import ServiceRun
 
 COUNTED_APART = "each model's plan counts on all of the account's quotas and of Lambda's concurrency"
 """Caveat: a service's replay does not share these between its models yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceReplays:
+    """What settings ask to replay of a service, before any of it runs."""
+
+    settings: Settings
+    members: Sequence[Member]
+    now: Present
+    lineup: Lineup
+
+    @classmethod
+    def of(cls, settings: Settings, *, load_of: LoadOf = recorded_load, compare: bool) -> ServiceReplays:
+        """The policies that every model can run. load_of, compare: as of `simulate_service`."""
+        now = parse_present(settings.simulate.now)
+        members = service_members(settings, load_of)
+        check_same_span(members)
+        lineup = _lineup(settings, [member.experiment for member in members], now, compare=compare)
+        return cls(settings=settings, members=members, now=now, lineup=lineup)
+
+    def run(
+        self, report: Report, *, journals_of: Callable[[str], ServiceJournals] | None = None
+    ) -> Iterator[list[ServiceRun]]:
+        """What has finished, after each policy. Raises the MarkError that ends the runs."""
+        warm_engine(self.members[0].experiment, report)
+        runs: list[ServiceRun] = []
+        policies = self.lineup.policies
+        for place, policy in enumerate(policies):
+            told = partial(_labelled, report, f"{policy} ({place + 1} of {len(policies)})")
+            journals = NOWHERE if journals_of is None else journals_of(policy)
+            run, _ = replay_members(self.settings, self.members, policy, journals=journals, progress=told)
+            runs.append(run)
+            yield runs
 
 
 def simulate_service(
@@ -42,29 +76,17 @@ def simulate_service(
     load_of: the load of each model. compare: also run what a verdict measures by. live: the same load through the
     live service, which is told beside. What has finished is printed before an error or Ctrl-C ends it.
     """
-    now = parse_present(settings.simulate.now)
-    members = service_members(settings, load_of)
-    check_same_span(members)
-    models = [member.experiment for member in members]
-    note(COUNTED_APART)
-    policies = _policies(settings, models, now, compare=compare)
+    replays = ServiceReplays.of(settings, load_of=load_of, compare=compare)
+    now = replays.now
+    for text in (COUNTED_APART, *replays.lineup.left_out):
+        note(text)
     folder = JournalFolder(settings.out) if settings.out is not None else None
     outcome: ReplayOutcome[ServiceRun] = ReplayOutcome()
 
     def replay(report: Report) -> None:
-        warm_engine(models[0], report)
-        for place, policy in enumerate(policies):
-            label = f"{policy} ({place + 1} of {len(policies)})"
-            journals = NOWHERE if folder is None else folder.service_journals(policy)
-            outcome.runs.append(
-                replay_members(
-                    settings,
-                    members,
-                    policy,
-                    journals=journals,
-                    progress=partial(_labelled, report, label),
-                )[0]
-            )
+        journals_of = folder.service_journals if folder else None
+        for outcome.runs in replays.run(report, journals_of=journals_of):
+            pass  # they are kept as they come
 
     def draw() -> Path | None:
         if folder is None:
@@ -89,18 +111,15 @@ def simulate_service(
             verdict=lambda: service_replay_verdict(outcome.runs, now),
         )
 
-    finish_replays(outcome, len(policies), replay=replay, draw=draw, tell=tell)
+    finish_replays(outcome, len(replays.lineup.policies), replay=replay, draw=draw, tell=tell)
 
 
-def _policies(settings: Settings, models: Sequence[Experiment], now: Present, *, compare: bool) -> tuple[str, ...]:
+def _lineup(settings: Settings, models: Sequence[Experiment], now: Present, *, compare: bool) -> Lineup:
     """The policies that every model can run; one that the settings name must."""
     told = told_present(settings, now)
     rivals = dict.fromkeys((FLEET_PER_MODEL,) if compare else ())
     rivals |= dict.fromkeys(name for model in models for name in (verdict_rivals(model, now) if compare else told))
-    lineup = line_up_all(settings, models, tuple(rivals))
-    for text in lineup.left_out:
-        note(text)
-    return lineup.policies
+    return line_up_all(settings, models, tuple(rivals))
 
 
 def _labelled(report: Report, label: str, doing: str, share: float) -> None:

@@ -139,7 +139,13 @@ def render_notebook(runs: Sequence[ComparedRun], now: Present = SAGEMAKER, *, dr
     return (
         _environment()
         .get_template("notebook.html.j2")
-        .render(_compared(runs, now), has_parts=False, costs=costs, notes=comparison_notes(runs))
+        .render(
+            _compared(runs, now),
+            table="runs_table.html.j2",
+            has_parts=False,
+            costs=costs,
+            notes=comparison_notes(runs),
+        )
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mark import api
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import write_trace
 from tests.command_line import Mark
@@ -47,6 +48,21 @@ def test_all_models_are_replayed_with_one_bill_and_one_verdict(mark: Mark) -> No
     page = " ".join(Path("run/report.html").read_text().replace("\u00a0", " ").split())
     assert sentence.split(". ")[0] in page
     assert "plan counts on all of the account's quotas" in answer.err
+
+
+def test_in_python_it_is_the_same_service(mark: Mark) -> None:
+    answer = mark("simulate", "--config", "service.yaml", "--policy", "hedged,lambda-only", "--json")
+    traces = {"inception-v3": "load.csv.gz", "digits": api.read_trace("small.csv.gz")}
+    runs = api.simulate(models=traces, config="service.yaml", policies=["hedged", "lambda-only"])
+
+    assert json.loads(json.dumps(runs.document)) == json.loads(answer.out)
+    assert runs.verdict == json.loads(answer.out)["verdict"]["sentence"]
+    frame = runs.to_frame()
+    assert list(frame.loc["hedged", "model"]) == ["inception-v3", "digits"]
+    assert runs[:1].document["runs"] == runs.document["runs"][:1]
+    assert "lambda-only</th>" in runs._repr_html_()
+    with pytest.raises(api.Misconfigured, match="a trace, or models="):
+        api.simulate("load.csv.gz", models=traces)  # type: ignore[call-overload]
 
 
 def test_one_model_of_the_service_is_replayed_by_its_own_settings_under_the_flags(mark: Mark) -> None:

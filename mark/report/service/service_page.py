@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from mark.policies.present import SAGEMAKER, Present
 from mark.report.files import write_json, write_whole
@@ -31,19 +32,13 @@ def render_service_report(
     from mark.report.service import placement_plot  # noqa: PLC0415
 
     lead = lead_run(runs)
-    verdict = service_replay_verdict(runs, now)
     dearest = sorted(lead.shared, key=lambda one: (-one.usd, one.name))
-    best = None if verdict.best is None else verdict.best.policy
     return (
         make_environment(unbroken=unbroken)
         .get_template("service.html.j2")
         .render(
+            _compared(runs, now),
             title=TITLE,
-            headline=verdict.parts[0],
-            others=verdict.parts[1],
-            how=verdict.how,
-            lead=lead.policy,
-            policies=[_policy(run, lead, is_best=run.policy == best) for run in runs],
             models=[(model_cells(lead, model), model.keeps_objective) for model in by_money(lead)],
             around=around_sentence(lead),
             live=() if live is None else live_rows(live),
@@ -59,10 +54,29 @@ def render_service_report(
             shared=[instance_cells(one) for one in dearest[:MOST_INSTANCES]],
             further=len(dearest[MOST_INSTANCES:]),
             further_usd=usd(sum(one.usd for one in dearest[MOST_INSTANCES:])),
-            notes=tuple(dict.fromkeys(f"{one.model}: {text}" for one in lead.models for text in one.notes)),
             command=command,
         )
     )
+
+
+def render_service_notebook(runs: Sequence[ServiceRun], now: Present = SAGEMAKER) -> str:
+    """Verdict, table and notes as a part of another page, such as a notebook, whose style it leaves alone."""
+    template = make_environment(unbroken=unbroken).get_template("notebook.html.j2")
+    return template.render(_compared(runs, now), table="service_table.html.j2", bought="", changes_at="", costs="")
+
+
+def _compared(runs: Sequence[ServiceRun], now: Present) -> dict[str, Any]:
+    """The verdict, the table's rows and the notes."""
+    lead, verdict = lead_run(runs), service_replay_verdict(runs, now)
+    best = None if verdict.best is None else verdict.best.policy
+    return {
+        "headline": verdict.parts[0],
+        "others": verdict.parts[1],
+        "how": verdict.how,
+        "lead": lead.policy,
+        "policies": [_policy(run, lead, is_best=run.policy == best) for run in runs],
+        "notes": tuple(dict.fromkeys(f"{one.model}: {text}" for one in lead.models for text in one.notes)),
+    }
 
 
 def write_service_report(
