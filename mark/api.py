@@ -5,6 +5,7 @@ Errors that the user can do something about are MarkError, of which Misconfigure
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -77,7 +78,7 @@ class Drawing:
 Run = TypeVar("Run", ComparedRun, ServiceRun)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Finished(Sequence[Run]):
     """What has finished, one run a policy, in their order. A notebook shows the verdict and the table."""
 
@@ -98,6 +99,15 @@ class _Finished(Sequence[Run]):
     def __len__(self) -> int:
         """How many there are."""
         return len(self.runs)
+
+    def __repr__(self) -> str:
+        """The verdict: what a terminal shows."""
+        return f"<{type(self).__name__}, {len(self)}: {self.verdict}>"
+
+    @property
+    @abstractmethod
+    def verdict(self) -> str:
+        """What to run, in a sentence or two."""
 
     def _frame(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         # pandas takes half a second to import, and only this needs it
@@ -236,6 +246,8 @@ def simulate(
     >>> [run.result.policy for run in runs], runs[0].result.requests
     (['hedged'], 11882)
     """
+    if isinstance(trace, str | Path):
+        settings = {"trace.file": str(trace), **settings}  # what it is called, for remarks on a learned policy
     given = {"policies": policies, **settings}
     if models is not None and trace is None:
         return _simulate_service(models, _named("simulate", config, given), policies is None, progress)
