@@ -173,7 +173,7 @@ class ServiceRuns(_Finished[ServiceRun]):
 def read_trace(
     source: str | Path | Frame,
     *,
-    where: Sequence[str] = (),
+    where: str | Sequence[str] = (),
     rows: str | None = None,
     time: str | None = None,
     value: str | None = None,
@@ -195,7 +195,8 @@ def read_trace(
     >>> trace.rates_rps.shape, trace.bin_s
     ((900,), 1.0)
     """
-    reading = {"where": [*where], "rows": rows, "time": time, "value": value, "tz": tz, "dates": dates}
+    filters = [where] if isinstance(where, str) else [*where]
+    reading = {"where": filters, "rows": rows, "time": time, "value": value, "tz": tz, "dates": dates}
     return _read(source, settings_named(reading))
 
 

@@ -68,7 +68,9 @@ def test_a_frame_is_read_as_the_file_that_it_writes(mark, tmp_path):
     by_time = frame.set_index("time")
     for other in (by_time, by_time["requests"], by_time.sample(frac=1, random_state=1), frame.assign(x=1)):
         assert (api.read_trace(other).rates_rps == api.read_trace(frame).rates_rps).all()
-    assert len(api.read_trace(pd.Series(MINUTES)).arrivals_s or ()) in (0, 15)
+    paths = by_time.assign(path=["/a", "/b", "/a"] * 5)
+    assert api.read_trace(paths, where="path=/a").rates_rps.sum() < api.read_trace(paths).rates_rps.sum()
+    assert api.read_trace(pd.Series(MINUTES)).rates_rps.sum() == len(MINUTES)
 
 
 def test_forecast_plan_and_bound_are_the_command_lines(mark):
