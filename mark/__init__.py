@@ -1,7 +1,6 @@
 """MArk: serve machine-learning models within a latency objective at the least cost."""
 
 from importlib import import_module
-from typing import Any
 
 __version__ = "0.1.0"
 _OF_API = (
@@ -20,7 +19,7 @@ _OF_API = (
 __all__ = ["__version__", *_OF_API]  # noqa: PLE0604 - they are texts
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # agents and commands import this, too: what replays need is imported when it is asked for
     if name not in _OF_API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
