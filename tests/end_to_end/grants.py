@@ -23,6 +23,7 @@ _WAKES = "standbys fall asleep and are woken in `tests/live/scarcity.py`, whose 
 _TRAINS = (
     "a service on one machine trains its forecasters in processes; tests/aws/test_calls.py records the function's"
 )
+_ENDS = "agents that are left alone power off first; tests/aws/test_calls.py records the function's calls"
 NOT_HERE: Mapping[Use, str] = MappingProxyType(
     {
         (
@@ -40,6 +41,8 @@ NOT_HERE: Mapping[Use, str] = MappingProxyType(
         ("controller", "Training", "lambda:InvokeFunction"): _TRAINS,
         ("controller", "Trainings", "s3:GetObject"): _TRAINS,
         ("controller", "Trainings", "s3:PutObject"): _TRAINS,
+        ("orphans", "Notice", "s3:PutObject"): _ENDS,
+        ("orphans", "OwnInstances", "ec2:TerminateInstances"): _ENDS,
         ("gateway", "Token", "secretsmanager:GetSecretValue"): "on one machine the clients' token is a file",
     }
 )
