@@ -94,6 +94,7 @@ def _notice(text: str | None) -> Notice | None:
     try:
         found = json.loads(text or "null")
         acted_at = found["acted_at"]
-        return Notice(at=float(found["at"]), acted_at=None if acted_at is None else float(acted_at))
-    except (KeyError, TypeError, ValueError):
+        told_at = {str(name): float(at) for name, at in found["told_at"].items()}
+        return Notice(acted_at=None if acted_at is None else float(acted_at), told_at=told_at)
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None

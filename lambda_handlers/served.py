@@ -37,8 +37,8 @@ from mark.protocols.oip.replies import MODEL_VERSION
 
 log = logging.getLogger(__name__)
 _loading = threading.Lock()
-_served: dict[str, Served] = {}
-"""The model by its version, empty for what the function's own files are; one at most."""
+_served: dict[str, Served | None] = {}
+"""The model by its version, empty for the function's own files; one at most, None while it is not whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,12 @@ def served_model(version: str = "", *, warms_up: bool = False) -> Served:
         if _served and version not in _served:
             log.warning("this process has loaded version %r and ends: a call names %r", *_served, version)
             os._exit(HOLDS_ANOTHER)  # at once: nothing that a model registered for an exit may hold it up
-        if version not in _served:
-            _served[version] = load(version)
+        served = _served.get(version)
+        if served is None:
+            served = _served[version] = load(version)
             if warms_up:
-                _warm_up(_served[version])
-        return _served[version]
+                _warm_up(served)
+        return served
 
 
 def load(version: str = "") -> Served:
@@ -80,7 +81,9 @@ def load(version: str = "") -> Served:
     known = version or variable_or("MARK_BACKEND_VERSION", "") or MODEL_VERSION
     if kind == "python":
         own = (required_variable("MARK_BACKEND_TARGET"), variable_or("MARK_BACKEND_FOLDER", ""))
-        model = _named(*(fetch_version(version) if version else own))()
+        place = fetch_version(version) if version else own
+        _served[version] = None  # from here on its code runs, which may fail and leave something behind
+        model = _named(*place)()
         return Served(name, model.inputs, model.predict, outputs=model.outputs, version=known)
     if kind != "emulated":
         raise Misconfigured(f"a function runs python or emulated models, not {kind}: that server is not there")

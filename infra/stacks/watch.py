@@ -110,6 +110,7 @@ class WatchStack(ServiceStack):
             "OrphansTold",
             function_name=self.blueprint.name(ORPHANS),
             qualifier="$LATEST",
+            maximum_retry_attempts=0,  # a second try would find what the first one ended, and so tell nobody
             destination_config={"onFailure": {"destination": self._topic.ref}},
         )
 

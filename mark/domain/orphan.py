@@ -46,10 +46,10 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What was said of orphans: when, and of which last sign of a controller; None before any."""
+    """What was said of orphans: of which last sign of a controller, None before any; and when, by instance."""
 
-    at: float
     acted_at: float | None
+    told_at: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,8 @@ def find_orphans(
 ) -> Orphans:
     """The orphans among a fleet's instances, each by when it was launched: somebody controlled it then.
 
-    notice: what was said before; of an earlier outage it does not count. ends_at: the whole service's end.
+    notice: what was said before; of an earlier outage it does not count. ends_at: the whole service's end, which
+    needs no notice.
     """
     if now >= ends_at:
         every = tuple(sorted(launched_at))
@@ -80,7 +81,7 @@ def find_orphans(
     found = tuple(sorted(name for name, at in launched_at.items() if now - max(acted, at) >= ORPHAN_AFTER_S))
     if not found:
         return Orphans()
-    if notice is None or notice.acted_at != acted_at or notice.at > now:
-        notice = Notice(at=now, acted_at=acted_at)
-    ended = found if now - notice.at >= ORPHAN_AFTER_S else ()
-    return Orphans(found=found, ended=ended, notice=notice)
+    before = notice.told_at if notice is not None and notice.acted_at == acted_at else {}
+    told_at = {name: min(now, before.get(name, now)) for name in found}
+    ended = tuple(name for name in found if now - told_at[name] >= ORPHAN_AFTER_S)
+    return Orphans(found=found, ended=ended, notice=Notice(acted_at=acted_at, told_at=told_at))

@@ -71,10 +71,22 @@ def test_looked_at_each_hour_every_instance_ends_in_twice_the_time(
 def test_a_notice_of_an_earlier_outage_ends_nothing() -> None:
     later = 10 * ORPHAN_AFTER_S
     seen = find_orphans(
-        later, launched_at={"i-1": 0.0}, acted_at=ORPHAN_AFTER_S, notice=Notice(at=0.0, acted_at=0.0)
+        later,
+        launched_at={"i-1": 0.0},
+        acted_at=ORPHAN_AFTER_S,
+        notice=Notice(acted_at=0.0, told_at={"i-1": 0.0}),
     )
     assert seen.found == ("i-1",)
-    assert (seen.ended, seen.notice) == ((), Notice(at=later, acted_at=ORPHAN_AFTER_S))
+    assert (seen.ended, seen.notice) == ((), Notice(acted_at=ORPHAN_AFTER_S, told_at={"i-1": later}))
+
+
+def test_an_instance_that_was_launched_after_a_notice_is_told_of_before_it_ends() -> None:
+    """Controllers that live, and may not write that they do, launch a fleet again."""
+    notice, launched_at = Notice(acted_at=0.0, told_at={"i-1": ORPHAN_AFTER_S}), {"i-2": 2 * ORPHAN_AFTER_S}
+    first = find_orphans(3 * ORPHAN_AFTER_S, launched_at=launched_at, acted_at=0.0, notice=notice)
+    assert (first.found, first.ended) == (("i-2",), ())
+    then = find_orphans(4 * ORPHAN_AFTER_S, launched_at=launched_at, acted_at=0.0, notice=first.notice)
+    assert then.ended == ("i-2",)
 
 
 def test_at_the_services_end_all_end_at_once() -> None:

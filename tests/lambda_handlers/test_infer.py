@@ -267,6 +267,15 @@ def test_an_environment_that_has_loaded_a_version_answers_as_no_other(environmen
     assert ended.call_args_list == [call(HOLDS_ANOTHER)] * 2
 
 
+def test_code_that_failed_when_it_was_loaded_answers_as_no_other_either(environment, monkeypatch):
+    monkeypatch.setattr(served, "fetch_version", lambda _: ("models.digits:Nobody", ""))
+    environment(DIGITS | {"MARK_VERSIONS_BUCKET": "b"})
+    monkeypatch.setattr(served.os, "_exit", Mock(side_effect=SystemExit))
+    for version, error in (("a" * 64, Misconfigured), ("a" * 64, Misconfigured), ("b" * 64, SystemExit)):
+        with pytest.raises(error):
+            infer.handler({"mark-warm": True, "mark-version": version}, None)
+
+
 @pytest.mark.parametrize("version", ["../../x", "a" * 65, "A" * 64])
 def test_what_is_no_version_is_looked_for_nowhere(environment, version):
     environment(DIGITS | {"MARK_VERSIONS_BUCKET": "b"})
