@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, SupportsFloat, TypeVar, cast, overload
 
 from mark.config.served import settings_of_one
 from mark.config.service import ServedSettings
@@ -251,6 +251,8 @@ def simulate(
         settings = {"trace.file": str(trace), **settings}  # what it is called, for remarks on a learned policy
     given = {"policies": policies, **settings}
     if models is not None and trace is None:
+        if model is not None:
+            raise Misconfigured("mark.simulate takes model= of one trace, or models= with a trace of each")
         return _simulate_service(models, _named("simulate", config, given), policies is None, progress)
     if trace is None or models is not None:
         raise Misconfigured("mark.simulate takes a trace, or models= with a trace of each")
@@ -265,6 +267,8 @@ def simulate(
 def _simulate_service(
     models: Mapping[str, Load], settings: Settings, compare: bool, progress: Report | None
 ) -> ServiceRuns:
+    if not isinstance(models, Mapping) or not models or not all(isinstance(name, str) for name in models):
+        raise Misconfigured(f"models= takes names of models with a trace of each, not {models!r:.60}")
     served = {one.model: one for one in settings.service.serve}
     serve = tuple(served.get(name) or ServedSettings(model=name) for name in models)
     service = settings.service.model_copy(update={"serve": serve})
@@ -326,10 +330,10 @@ def plan(
     True
     """
     chosen = _chosen("plan", config, {"model": model, **settings})
-    if isinstance(load, int | float):
+    if isinstance(load, SupportsFloat) and not hasattr(load, "to_csv"):  # numpy's numbers, too
         rates = forecast_of_rate(float(load))
     else:
-        trace = _trace(load, chosen)
+        trace = _trace(cast("Load", load), chosen)
         rates = forecast_of_trace(trace, trace.name)
     names = [f"{name}={count}" for name, count in (running or {}).items()]
     return plan_document(plan_for(chosen, rates, names))
@@ -406,6 +410,8 @@ def _named(caller: str, config: str | Path | None, given: dict[str, Any]) -> Set
     require_extra("replay", f"mark.{caller}")
     if odd := sorted(_OF_THE_COMMAND & given.keys()):
         raise Misconfigured(f"mark.{caller} takes no {odd[0]}: that is the command's")
+    if not isinstance(config, str | Path | None):
+        raise Misconfigured(f"config= takes the path of a settings file, not {config!r:.60}")
     return settings_named(given, None if config is None else Path(config))
 
 

@@ -135,3 +135,31 @@ def test_what_is_no_trace_is_refused():
 
 def test_its_examples_hold(mark):
     assert doctest.testmod(api).failed == 0
+
+
+def test_rows_that_were_taken_out_are_not_counted_as_times():
+    """A filter leaves gaps in pandas' numbers of rows."""
+    log = pd.DataFrame({"when": MINUTES, "requests": range(100, 115)})
+    whole, part = (api.read_trace(one, rows="counts") for one in (log, log[log.index != 7]))
+    assert (whole.bin_s, part.bin_s, part.start_at) == (60.0, 60.0, whole.start_at)
+    assert part.rates_rps.sum() == pytest.approx((log.requests.sum() - 107) / 60)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: api.read_trace(pd.Series(100, index=MINUTES)), "a Series without a name holds counts or rates"),
+        (lambda: api.read_trace(pd.Series([1, 2], index=[3, 5], name="rps")), "needs their times as its index"),
+        (lambda: api.simulate(models={}), "models= takes names of models"),
+        (lambda: api.simulate(models=["a"]), "models= takes names of models"),
+        (lambda: api.simulate(models={"a": "x.csv"}, model="a"), "model= of one trace, or models="),
+        (lambda: api.plan(1.0, types=5), "types takes texts, not 5"),
+        (lambda: api.plan(1.0, types=[5]), "types takes texts"),
+        (lambda: api.simulate("x.csv", interrupt=[7]), "interrupt takes texts"),
+        (lambda: api.simulate("x.csv", config=3), "config= takes the path"),
+    ],
+)
+def test_what_python_gives_wrong_is_one_line(call, says):
+    with pytest.raises(mark.Misconfigured, match=re.escape(says)) as refused:
+        call()
+    assert "\n" not in str(refused.value)

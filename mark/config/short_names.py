@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,10 @@ def settings_named(given: Mapping[str, Any], config: Path | None = None) -> Sett
 
 def value_of(name: str, given: Any) -> Any:
     """A value by its short name, as the setting takes it: lists may be texts with commas, and texts parts."""
+    if name in ("policy", "types", "interrupt", "event"):
+        given = [given] if isinstance(given, str) else [*given] if isinstance(given, Iterable) else given
+        if given is not None and not (isinstance(given, list) and all(isinstance(one, str) for one in given)):
+            raise Misconfigured(f"{name} takes texts, not {given!r:.60}")
     if name in ("policy", "types"):
         return split_list(given)
     if name == "interrupt":

@@ -14,7 +14,7 @@ from mark.domain.supernet import Control, ElasticSpace
 
 WHOLE = 256
 """A space of no more subnets is evaluated whole."""
-MOST = 1_800
+MOST = 3_000
 """Subnets that are evaluated at most of a larger one."""
 DRAWN = 40
 """Of them are drawn before those on the front are varied."""

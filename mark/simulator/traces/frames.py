@@ -27,19 +27,24 @@ class Frame(Protocol):
 def trace_of_frame(frame: Frame, options: TraceOptions) -> Trace:
     """The trace of a DataFrame or a Series. Misconfigured, one line, as of a file; the header is line 1."""
     name = type(frame).__name__
-    text = _csv(frame)
+    text = _csv(frame, options)
     rows = read_rows(Source(name=name, open=lambda: iter([text.encode()])), options)
     return trace_of_rows(name, name, [rows], options)
 
 
-def _csv(frame: Frame) -> str:
-    # pandas numbers rows that have no label of their own: 0, 1, 2
-    numbered = getattr(frame.index, "step", None) == 1
-    label = {} if numbered else {"index_label": frame.index.name or "time"}
+def _csv(frame: Frame, options: TraceOptions) -> str:
+    if getattr(frame.index, "nlevels", 1) > 1:
+        raise Misconfigured("the rows have an index of several levels; have one of times, or none: reset_index()")
+    # numbers without a name are what pandas counts rows by, also where some were taken out
+    is_time = frame.index.name is not None or not str(frame.index.dtype).startswith(("int", "uint", "float"))
+    label = {"index_label": frame.index.name or "time"} if is_time else {}
     if hasattr(frame, "columns"):
-        return frame.to_csv(index=not numbered, **label)
-    if not numbered:
-        return frame.to_csv(header=[getattr(frame, "name", None) or "value"], **label)
+        return frame.to_csv(index=is_time, **label)
     if str(getattr(frame, "dtype", "")).startswith("datetime"):
         return frame.to_csv(index=False, header=["time"])
-    raise Misconfigured("a Series of numbers needs their times as its index, such as pandas.date_range gives")
+    if not is_time:
+        raise Misconfigured("a Series of numbers needs their times as its index, such as pandas.date_range gives")
+    name = getattr(frame, "name", None)
+    if name is None and options.rows is None:
+        raise Misconfigured("a Series without a name holds counts or rates: give rows='counts' or rows='rates'")
+    return frame.to_csv(header=[name or "value"], **label)
