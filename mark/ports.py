@@ -22,6 +22,7 @@ from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, Order
+from mark.domain.plan import PlanRequest
 from mark.domain.supernet import Actuation, ElasticSpace, TrainedSupernet
 from mark.domain.tensor import TensorSpec
 
@@ -138,6 +139,22 @@ class OracleFactory(Protocol):
     uses_truth: Literal[True]
 
     def __call__(self, setup: OracleSetup) -> Forecaster: ...
+
+
+class Policy(Protocol):
+    """How many instances to rent. A user's own class needs no more than this.
+
+    It may say `period_s`, seconds between two plans (60), and `overflow`, whether Lambda takes requests that would
+    be late (False).
+    """
+
+    def plan(self, request: PlanRequest) -> Mapping[str, int]:
+        """The instances wanted, by the names of `request.offerings`; none of what is not named."""
+        ...
+
+
+PolicyFactory = Callable[[], Policy]
+"""A policy's factory, loaded by its name: an entry point of `mark.policies`, or `module:attribute`."""
 
 
 class Membership(Protocol):

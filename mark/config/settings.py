@@ -252,7 +252,8 @@ class Settings(Part):
     policies: tuple[str, ...] = Field(
         ("hedged",),
         min_length=1,
-        description="Policies to run, or all; `mark policies` lists them. A service runs the first.",
+        description="Policies to run, or all; `mark policies` lists them; in a replay also your own, "
+        "path/file.py:Name. A service runs the first.",
     )
     forecaster: str | None = Field(
         None, description="Replaces the policies' forecaster: a name, module:attribute or path/file.py:Name."
@@ -431,6 +432,8 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     if isinstance(tree.get("profiles"), list):
         tree["profiles"] = [_anchored_file(item, folder, ".json") for item in tree["profiles"]]
     tree.update({"forecaster": _anchored_file(tree["forecaster"], folder, ".py")} if "forecaster" in tree else {})
+    if isinstance(tree.get("policies"), list):
+        tree["policies"] = [_anchored_file(item, folder, ".py") for item in tree["policies"]]
     _anchor_service(tree.get("service"), folder)
     telemetry = tree.get("telemetry")
     if isinstance(telemetry, dict) and isinstance(telemetry.get("headers_file"), str):

@@ -83,13 +83,13 @@ def planner_names() -> tuple[str, ...]:
     return tuple(sorted((*_PLANNERS, *_AUTOSCALERS, "kairos", "static")))
 
 
-def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
-    """Plan with the policy's planner, within the bounds of its schedule.
+def plan_fleet(request: PlanRequest, policy: ControllerPolicy, own: PlanFunction | None = None) -> Plan:
+    """Plan with the policy's planner, or the user's `own`, within the bounds of its schedule.
 
     PlanInfeasible where no fleet meets the objective, or none so large.
     """
     _refuse_absurd(request)
-    plan = _planned(request, policy)
+    plan = _planned(request, policy) if own is None else own(request)
     return within_bounds(plan, with_bases(request)) if policy.capacity else plan
 
 

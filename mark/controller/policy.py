@@ -19,6 +19,8 @@ from mark.domain.pool_policy import PoolPolicy
 from mark.domain.quota import Quotas
 from mark.domain.times import WAKE
 
+OWN = "own"
+"""The planner of a user's own policy, which is asked by its name."""
 SETTLING_COOLDOWN_S = 900.0
 """Where no load is known a plan follows what has come in minutes: an instance is kept until a lull is none."""
 HOUR_S = 3600.0

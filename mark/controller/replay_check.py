@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mark.controller.journal import Header, Tick
 from mark.controller.limits.spending_limit import apply_spending_limit
 from mark.controller.plan_request import plan_fleet, plan_request
-from mark.controller.policy import ControllerPolicy
+from mark.controller.policy import OWN, ControllerPolicy
 from mark.controller.state import Observation, State
 from mark.controller.step import apply_observation, decide
 from mark.domain.demand import Demand
@@ -46,6 +46,8 @@ def mismatches(header: Header, ticks: Iterable[Tick]) -> Iterator[Mismatch]:
 def _plan_again(known: State, seen: Observation, policy: ControllerPolicy, history: Demand) -> Plan | None:
     if seen.forecast is None:
         return None
+    if policy.planner == OWN:  # the user's code may have changed since, and need not plan the same twice
+        return seen.plan
     request = plan_request(known, seen, policy, history=history, forecast=seen.forecast)
     try:
         return plan_fleet(request, apply_spending_limit(policy, seen.spending_limit))

@@ -34,6 +34,7 @@ from mark.domain.front import Front
 from mark.domain.load.announced_events import Events, no_events
 from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed
 from mark.domain.quota import Quotas
+from mark.planner.baselines import PlanFunction
 from mark.ports import Clock, Cloud, DataPlane, Forecaster
 
 PUNCTUAL = 1e-6
@@ -77,7 +78,7 @@ class Controller:
     `front` says where requests come in,
     `events` before each plan those that were announced while it ran, beside the policy's. `explained`: whether
     somebody reads the journal; else plans lack the figures of their excuses, which decide nothing. `divide` keeps
-    a plan within the model's part of the service's cap.
+    a plan within the model's part of the service's cap. `own`: a user's planner, in place of the policy's.
     `recovered` is where the controller before it stopped, `history` then includes the units that one saw. A tick
     that raised leaves the ports in between: recover from the journal, as after a crash.
     """
@@ -104,6 +105,7 @@ class Controller:
         shared_boots: Callable[[], bool] = no_shared_boots,
         explained: bool = True,
         divide: Divide = undivided,
+        own: PlanFunction | None = None,
     ) -> None:
         self.policy = policy
         self._explained = explained
@@ -119,7 +121,7 @@ class Controller:
         self._read_shared_rps, self._read_shared_boots = shared_rps, shared_boots
         self._read_front = front
         self._read_limit, self._spending_limit = spending_limit, SpendingLimit.NONE
-        self._divide = divide
+        self._divide, self._own = divide, own
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
         self._lambda_warm = 0
@@ -207,7 +209,7 @@ class Controller:
         seen = Observation(now=now, fleet=self._cloud.observe(), shared_rps=self._read_shared_rps())
         request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
         with suppress(PlanInfeasible):
-            self._divide(request, plan_fleet(request, self.policy))
+            self._divide(request, plan_fleet(request, self.policy, self._own))
 
     def tick(self) -> Decision:
         """Observe, decide, write the journal, submit, acknowledge; returns what was decided."""
@@ -278,7 +280,7 @@ class Controller:
             known, seen, self.policy, history=self._history, forecast=forecast, explained=self._explained
         )
         try:
-            plan = plan_fleet(request, apply_spending_limit(self.policy, seen.spending_limit))
+            plan = plan_fleet(request, apply_spending_limit(self.policy, seen.spending_limit), self._own)
             return replace(seen, forecast=forecast, plan=self._divide(request, plan), facts=facts)
         except PlanInfeasible as error:
             fact = PlanFailed(error=str(error), at=seen.now)

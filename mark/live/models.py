@@ -23,6 +23,7 @@ from mark.config.served import lacks_torch, model_names
 from mark.config.service import Mode, ServedSettings, Sharing
 from mark.config.settings import Settings
 from mark.config.telemetry import telemetry_of
+from mark.controller.policy import OWN
 from mark.dispatch.policy import Routing
 from mark.domain.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.errors import Misconfigured, unknown
@@ -172,6 +173,10 @@ def _make(settings: Settings, entry: ServedSettings, service: str, known: Mappin
     assembly = Assembly(replace(chosen, model=sized_model(settings), variants=_wishes(settings, entry)))
     history = _history(settings, entry)
     bundle = assembly.bundle(policy, assembly.ingredients(history), chosen_overrides(settings))
+    if bundle.controller.planner == OWN:
+        raise Misconfigured(
+            f"{policy} is an own policy, which only replays run (mark simulate): name one of `mark policies`"
+        )
     if bundle.is_packed:
         raise Misconfigured(f"{policy} is for replays (mark simulate): name a policy that rents instances")
     inputs, outputs = known.get(entry.model) or tensors_of(entry.backend, entry.model)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import assert_never
+from urllib.parse import unquote
 
 from mark.controller.journal import BrokenLine, Header, Tick, read_journal
 from mark.controller.replay_check import Mismatch, mismatches
@@ -142,7 +143,7 @@ def find_journal(run_dir: Path, policy: str | None) -> Path:
     first = run_dir / JOURNAL_NAME
     if not run_dir.is_dir():
         raise Misconfigured(f"{run_dir} is no folder; give one that `mark simulate --out` wrote")
-    others = {path.parent.name: path for path in sorted(run_dir.glob(f"*/{JOURNAL_NAME}"))}
+    others = {unquote(path.parent.name): path for path in sorted(run_dir.glob(f"*/{JOURNAL_NAME}"))}
     if not first.is_file():
         raise Misconfigured(f"{run_dir} holds no {JOURNAL_NAME}; give a folder that `mark simulate --out` wrote")
     if policy is None:

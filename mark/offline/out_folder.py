@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar
+from urllib.parse import quote
 
 from mark.controller.journal import Header
 from mark.controller.placement_journal import PlacementDecision
@@ -48,7 +49,7 @@ class JournalFolder:
     def _files(self) -> Iterator[Path]:
         """Where a run, of one model or a service, leaves something."""
         yield from (self.path / name for name in (DOCUMENT_NAME, REPORT_NAME))
-        for folder in (self.path, *(self.path / name for name in policy_names())):
+        for folder in (self.path, *(self.path / name for name in policy_names()), *self.path.glob("*:*")):
             yield from (folder / name for name in (JOURNAL_NAME, PLACEMENTS_NAME))
             yield from (folder / MODELS_NAME).glob(f"*/{JOURNAL_NAME}")
 
@@ -56,7 +57,7 @@ class JournalFolder:
         """Folder of a policy's journals; the first call is for the first policy."""
         if self._first is None:
             self._first = policy
-        return self.path if policy == self._first else self.path / policy
+        return self.path if policy == self._first else self.path / quote(policy, safe=":")  # an own one is a path
 
     def service_journals(self, policy: str) -> ServiceJournals:
         """The journals of a service's run under a policy that begins; opening and writing them does not raise."""

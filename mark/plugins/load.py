@@ -1,6 +1,6 @@
-"""Forecasters and models by name: an entry point, `module:attribute`, or `path/file.py:Name`.
+"""Forecasters, policies and models by name: an entry point, `module:attribute`, or `path/file.py:Name`.
 
-Ours and a user's own come in the same way, so this is the only place that knows where a forecaster lives. What a
+Ours and a user's own come in the same way, so this is the only place that knows where one lives. What a
 file or a model's folder holds may be imported (`mark.plugins.files`): behind the installed packages, where a stray
 `json.py` replaces nothing, but for the package that a model's target names.
 """
@@ -25,6 +25,8 @@ from mark.ports import (
     ForecasterSetup,
     OracleFactory,
     OracleSetup,
+    Policy,
+    PolicyFactory,
     PythonModel,
     SupernetSource,
     SupernetWorkshop,
@@ -32,6 +34,10 @@ from mark.ports import (
 
 FORECASTERS = "mark.forecasters"
 """The entry-point group; see pyproject.toml."""
+POLICIES = "mark.policies"
+"""The group of users' own policies; MArk's are not among them."""
+_GROUPS = {"forecaster": FORECASTERS, "policy": POLICIES}
+"""Groups of what has short names, by its kind."""
 WORKSHOP = "models.supernet.workshop:Workshop"
 """Trains supernets."""
 
@@ -44,7 +50,11 @@ def entry_points(group: str) -> EntryPoints:
 
 def forecaster_names() -> tuple[str, ...]:
     """The names that need no `module:attribute`, sorted."""
-    return tuple(sorted({entry.name for entry in entry_points(group=FORECASTERS)}))
+    return _short_names("forecaster")
+
+
+def _short_names(kind: str) -> tuple[str, ...]:
+    return tuple(sorted({entry.name for entry in entry_points(group=_GROUPS[kind])}))
 
 
 def load_forecaster(name: str) -> ForecasterFactory | OracleFactory:
@@ -53,15 +63,7 @@ def load_forecaster(name: str) -> ForecasterFactory | OracleFactory:
     Errors: Misconfigured, in one line, where the name is unknown, the module or file does not load, or what it
     names is missing or cannot be called.
     """
-    try:
-        found = _resolve(name)
-    except MarkError:
-        raise
-    except (Exception, SystemExit) as error:  # foreign code may raise anything; the cause is chained
-        raise _refusal(name, error) from error
-    if not callable(found):
-        raise Misconfigured(f"forecaster {name!r} is no class or function but a {type(found).__name__}")
-    return cast("ForecasterFactory | OracleFactory", found)
+    return cast("ForecasterFactory | OracleFactory", _factory(name, "forecaster", None))
 
 
 def is_oracle(factory: ForecasterFactory | OracleFactory) -> TypeGuard[OracleFactory]:
@@ -80,7 +82,7 @@ def build_forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
         forecaster = _made(name, factory, setup)
     except MarkError:
         raise
-    except (Exception, SystemExit) as error:  # as above
+    except (Exception, SystemExit) as error:  # foreign code may raise anything; the cause is chained
         raise _refusal(name, error) from error
     if not callable(getattr(forecaster, "forecast", None)):
         raise Misconfigured(
@@ -98,6 +100,24 @@ def _made(name: str, factory: ForecasterFactory | OracleFactory, setup: Forecast
         return factory(setup)
     blind = setup.without_truth() if isinstance(setup, OracleSetup) else setup
     return cast("ForecasterFactory", factory)(blind)
+
+
+def is_own_policy(name: str) -> bool:
+    """True where a name may be a user's own policy: a file's or module's, or an entry point's."""
+    return ":" in name or name in _short_names("policy")
+
+
+def load_policy(name: str) -> PolicyFactory:
+    """The factory behind the name of a user's own policy. Errors: Misconfigured as in `load_forecaster`."""
+    return cast("PolicyFactory", _factory(name, "policy", None))
+
+
+def make_policy(name: str) -> Policy:
+    """The user's own policy behind a name. Errors: Misconfigured where it cannot be made, or has no `plan`."""
+    policy = _made_by(name, "policy", None)
+    if not callable(getattr(policy, "plan", None)):
+        raise Misconfigured(f"policy {name!r} made a {type(policy).__name__} without a method plan(request)")
+    return cast("Policy", policy)
 
 
 def load_model(name: str, folder: Path | None = None) -> Callable[[], PythonModel]:
@@ -129,9 +149,9 @@ def make_supernet(name: str, folder: Path | None = None) -> SupernetSource:
 
 
 def _factory(name: str, kind: str, folder: Path | None) -> Callable[[], object]:
-    """The class or function behind a name that is no forecaster's."""
+    """The class or function behind a name."""
     try:
-        found = _located(name, kind, folder)
+        found = _resolve(name, kind, folder)
     except MarkError:
         raise
     except (Exception, SystemExit) as error:  # as above
@@ -150,14 +170,14 @@ def _made_by(name: str, kind: str, folder: Path | None) -> object:
         raise _refusal(name, error, kind) from error
 
 
-def _resolve(name: str) -> object:
-    if ":" in name:
-        return _located(name, "forecaster")
+def _resolve(name: str, kind: str, folder: Path | None) -> object:
+    if ":" in name or kind not in _GROUPS:
+        return _located(name, kind, folder)
     files.leave()
-    return _entry_point(name).load()
+    return _entry_point(name, kind).load()
 
 
-def _located(name: str, kind: str, folder: Path | None = None) -> object:
+def _located(name: str, kind: str, folder: Path | None) -> object:
     """Load `module:attribute` or `path/file.py:Name`; errors call it `kind`."""
     where, _, attribute = name.rpartition(":")
     if not where or not attribute:
@@ -171,15 +191,15 @@ def _located(name: str, kind: str, folder: Path | None = None) -> object:
         raise unknown(f"{kind} in {where}", attribute, known) from error
 
 
-def _entry_point(name: str) -> EntryPoint:
+def _entry_point(name: str, kind: str) -> EntryPoint:
     # The same distribution may be found twice (installed, and in its source tree): the first by value counts.
-    named = [entry for entry in entry_points(group=FORECASTERS) if entry.name == name]
+    named = [entry for entry in entry_points(group=_GROUPS[kind]) if entry.name == name]
     entries = sorted(named, key=lambda entry: entry.value)
     if entries:
         return entries[0]
     if name.endswith(".py"):
-        raise Misconfigured(f"forecaster {name!r} lacks a name: write {name}:ClassName")
-    raise unknown("forecaster", name, forecaster_names())
+        raise Misconfigured(f"{kind} {name!r} lacks a name: write {name}:ClassName")
+    raise unknown(kind, name, _short_names(kind))
 
 
 def _module(where: str, kind: str, folder: Path | None) -> ModuleType:
@@ -187,7 +207,7 @@ def _module(where: str, kind: str, folder: Path | None) -> ModuleType:
     if is_file and not Path(where).expanduser().is_file():
         raise Misconfigured(f"{kind} file {where} does not exist")
     try:
-        return files.load_module(where, folder, own_first=kind != "forecaster")
+        return files.load_module(where, folder, own_first=kind not in _GROUPS)
     except ModuleNotFoundError as error:
         if is_file or error.name is None or not (where == error.name or where.startswith(f"{error.name}.")):
             raise

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from mark.cloudmodel.noise import SUREST
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
 from mark.controller.limits.spot_breaker import BreakerPolicy
-from mark.controller.policy import HOUR_S, ControllerPolicy, MonitorPolicy, StandbyPolicy
+from mark.controller.policy import HOUR_S, OWN, ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.dispatch.variants import VariantServing
 from mark.domain.billing.service_prices import ServiceItem
-from mark.domain.demand import UNIT_S, Demand
+from mark.domain.demand import HORIZON, UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible, unknown
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import Slo
@@ -34,10 +34,13 @@ from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
 from mark.planner.budget_pool import check_budget
 from mark.planner.pod_sizes import PodSize, choose_size, usual_rps
-from mark.policies.present import static_count
+from mark.plugins.load import is_own_policy, load_policy
+from mark.policies.present import STATIC, static_count
 from mark.policies.tuning import DAY_S, Setting, grid
 
 DAY_UNITS = 24 * 60
+LEAST_PERIOD_S = 5.0
+"""The shortest period of a user's own policy: rates are measured in windows of 5 s."""
 WEEK_UNITS = 7 * DAY_UNITS
 """What the hedged planner looks back on: the surges of a week."""
 WARM_SHARE = 0.25
@@ -81,6 +84,7 @@ PERIOD_S = {
     "static": 60.0,
     "target-tracking": 60.0,
     "two-windows": 5.0,
+    OWN: 60.0,
 }
 """Seconds between two plans of an autoscaler: as often as its metric comes."""
 PACKED = ("kubernetes-packed", "kubernetes-packed-spill", COMPONENTS, MULTI_MODEL)
@@ -499,6 +503,33 @@ def _static(name: str, given: Ingredients, count: int) -> PolicyBundle:
     return replace(bundle, controller=replace(bundle.controller, static_count=count))
 
 
+def _own(name: str, given: Ingredients) -> PolicyBundle:
+    """A user's own policy: it plans, over all offerings; what it does not plan is an autoscaler's."""
+    factory = load_policy(name)
+    period_s, overflows = getattr(factory, "period_s", UNIT_S), getattr(factory, "overflow", False) is True
+    if not (isinstance(period_s, int | float) and LEAST_PERIOD_S <= period_s <= HOUR_S):
+        raise Misconfigured(
+            f"policy {name!r}: period_s must be {LEAST_PERIOD_S:g} to {HOUR_S:g} seconds, not {period_s!r}"
+        )
+    if overflows and given.overflow is None:
+        raise Misconfigured(f"policy {name!r} needs the model on Lambda: `mark profile --as lambda` measures it")
+    bundle = _autoscaled(name, OWN, given.slo, given.offerings, _bouncer(given) if overflows else QUEUE_LIMIT)
+    return replace(
+        bundle,
+        controller=replace(
+            bundle.controller,
+            offerings=given.offerings,
+            fallbacks=given.on_demand if given.market is Market.SPOT else (),
+            period_s=float(period_s),
+            horizon=HORIZON,
+            history_units=WEEK_UNITS,
+            overflow=given.overflow if overflows else None,
+            warm_lambda=overflows,
+            warm_share=WARM_SHARE if overflows else 0.0,
+        ),
+    )
+
+
 def _lambda_only(given: Ingredients) -> PolicyBundle:
     if given.overflow is None:
         raise Misconfigured("lambda-only needs the model on Lambda: `mark profile --as lambda` measures it")
@@ -686,10 +717,21 @@ def reported_policies() -> tuple[str, ...]:
 
 
 def check_policy(name: str, also: Sequence[str] = ()) -> None:
-    """Misconfigured where there is no policy of that name, nor another word; `static:N` is one for any N."""
+    """Misconfigured where there is no policy of that name, nor another word; `static:N` is one for any N.
+
+    A user's own is loaded.
+    """
     known = (*_BUNDLES, *also)
-    if name not in known and static_count(name) is None:
+    if name in known or static_count(name) is not None:
+        return
+    if not is_own(name):
         raise unknown("policy", name, known)
+    load_policy(name)
+
+
+def is_own(name: str) -> bool:
+    """True where that name is a user's own policy, whether or not it loads. MArk's names come first."""
+    return name not in _BUNDLES and not name.startswith(STATIC) and is_own_policy(name)
 
 
 def make_bundle(name: str, given: Ingredients, setting: Setting | None = None) -> PolicyBundle:
@@ -706,7 +748,7 @@ def make_bundle(name: str, given: Ingredients, setting: Setting | None = None) -
     if setting is not None and setting.rule == ON_LAMBDA:
         bundle = _lambda_only(given)
         return replace(bundle, controller=replace(bundle.controller, name=name))
-    bundle = _BUNDLES[name](given)
+    bundle = _own(name, given) if is_own(name) else _BUNDLES[name](given)
     if setting is None:
         return bundle
     if bundle.endpoint is not None:

@@ -15,6 +15,7 @@ from mark.catalog.billing import HOURS_PER_MONTH, SECONDS_PER_HOUR
 from mark.domain.figures import plural
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaGuess, LambdaOffering
+from mark.policies.bundles import is_own
 from mark.report.formatting import (
     finite,
     format_duration,
@@ -234,7 +235,8 @@ class Verdict:
 def usual_words(role: Role, policy: str) -> str:
     """A sentence's name for a way that the user did not name."""
     known = {Role.LAMBDA: "Lambda alone", Role.MARK: "MArk"}
-    return known.get(role, f"the best autoscaler you could build ({policy})")
+    tuned = "your own policy" if is_own(policy) else "the best autoscaler you could build"
+    return known.get(role, f"{tuned} ({policy})")
 
 
 class OptionObject(TypedDict):

@@ -27,6 +27,7 @@ from mark.catalog.billing import (
 from mark.catalog.commitment_bill import HourlyUsage, bill_commitments, commitment_words
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
+from mark.controller.policy import OWN
 from mark.controller.runner import Controller, Journal, no_new_commitments, no_shared_boots, no_shared_rps
 from mark.controller.state import Decision, Observation
 from mark.controller.zones import pulls_of
@@ -45,6 +46,7 @@ from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import LambdaGuess, Market, Offering
 from mark.domain.plan import Plan, PlanRequest
 from mark.policies.bundles import PolicyBundle
+from mark.policies.own_policy import OwnPlanner
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.commitment_bill import replayed_usage
@@ -348,6 +350,7 @@ class ModelReplay:
         plane = _Plane(self._engine, self._start_s, workload.speed, sizes)
         self._minutes = math.ceil(scenario.duration_s / UNIT_S)
         self._recorder = _Recorder(journal, self._minutes, self._start_s, policy.lead_units)
+        self._own = OwnPlanner(bundle.name) if policy.planner == OWN else None
         self._controller = Controller(
             policy=policy,
             clock=plane,
@@ -363,6 +366,7 @@ class ModelReplay:
             commitments=commitments,
             explained=scenario.explained,
             divide=self._divided,
+            own=self._own,
         )
         self._names = tuple(sorted(self._offerings))
         self._ready = np.zeros((self._minutes, len(self._names)), np.int64)
@@ -425,6 +429,8 @@ class ModelReplay:
     def end(self) -> None:
         """Bill what still runs to the end."""
         self._cloud.close(self._end_s)
+        if self._own is not None:
+            self._own.close()
 
     def note_minute(self) -> bool:
         """Note what serves, once a minute; whether it was time to."""

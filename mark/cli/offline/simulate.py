@@ -46,8 +46,9 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="NAME,...",
-            help="Policies, or all; may repeat. `mark policies` lists them.  [default: hedged and what the "
-            "verdict compares it with]",
+            help="Policies, or all; may repeat. `mark policies` lists them; your own is path/file.py:Name or "
+            "module:Name, and `mark init policy` writes one.  [default: hedged and what the verdict compares it "
+            "with]",
             autocompletion=complete.policies,
         ),
     ] = None,

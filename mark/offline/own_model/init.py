@@ -1,14 +1,16 @@
-"""`mark init`: a commented mark.yaml to start from."""
+"""`mark init`: a commented mark.yaml, or a policy of one's own, to start from."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from mark.domain.errors import Misconfigured
+from mark.policies import hpa_template
 from mark.report.files import write_whole
 from mark.report.terminal import show
 
 CONFIG_FILE = "mark.yaml"
+POLICY, POLICY_FILE = "policy", "policy.py"
 CONFIG = """\
 # What MArk serves, and what it promises. docs/settings.md explains every key; an unknown one is refused.
 
@@ -84,9 +86,20 @@ def write_config(out: Path | None, *, force: bool) -> None:
 
     Misconfigured where one is there or it cannot be written.
     """
+    path = _write(CONFIG, out, CONFIG_FILE, (".yaml", ".yml"), force=force)
+    show(f"wrote {path}; `mark up --config {path}` starts the service")
+
+
+def write_policy(out: Path | None, *, force: bool) -> None:
+    """Write a policy to start from, an HPA; `out` is its folder unless it ends in .py. Misconfigured as above."""
+    path = _write(Path(hpa_template.__file__).read_text(), out, POLICY_FILE, (".py",), force=force)
+    show(f"wrote {path}; `mark simulate --policy {path}:{hpa_template.HPA.__name__}` replays it")
+
+
+def _write(text: str, out: Path | None, name: str, suffixes: tuple[str, ...], *, force: bool) -> Path:
     place = out or Path()
-    path = place if place.suffix in (".yaml", ".yml") else place / CONFIG_FILE
+    path = place if place.suffix in suffixes else place / name
     if path.exists() and not force:
         raise Misconfigured(f"{path} is there already; --force overwrites it, --out names another")
-    write_whole(path, CONFIG)
-    show(f"wrote {path}; `mark up --config {path}` starts the service")
+    write_whole(path, text)
+    return path

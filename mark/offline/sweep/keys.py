@@ -10,7 +10,7 @@ import functools
 import hashlib
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from mark.config.settings import USUAL_QOS_POLICY, Settings
 from mark.dispatch.qos import QosRule
 from mark.domain.documents import json_text
 from mark.plugins.files import files_of
-from mark.plugins.load import load_forecaster
+from mark.plugins.load import load_forecaster, load_policy
+from mark.policies.bundles import is_own
 from mark.simulator.traces.trace import Trace
 
 HOUSE = Path(mark.__file__).parent
@@ -76,9 +77,12 @@ def code_digest() -> str:
 
 
 @functools.cache
-def forecaster_digest(name: str) -> str:
-    """Of the package, or the files, that a forecaster comes from; its name alone where it has no source."""
-    module = getattr(load_forecaster(name), "__module__", "")
+def forecaster_digest(name: str, load: Callable[[str], object] = load_forecaster) -> str:
+    """Of the package, or the files, that a forecaster comes from; its name alone where it has no source.
+
+    load: of a policy, what loads that.
+    """
+    module = getattr(load(name), "__module__", "")
     where, _, attribute = name.rpartition(":")
     is_file = where.endswith(".py")
     digest = hashlib.sha256((attribute if is_file else name).encode())
@@ -130,6 +134,7 @@ def portable(settings: Settings) -> dict[str, Any]:
     owned = settings.account.commitments
     tree["account"] = {"commitments": str(owned.absolute()) if owned else None, "share": settings.account.share}
     tree["qos_policy"] = str((settings.qos_policy or USUAL_QOS_POLICY).absolute())
+    tree["policies"] = [_absolute_plugin(name) for name in tree["policies"]]
     _place_files(tree)
     return tree
 
@@ -160,6 +165,9 @@ def job_key(tree: Mapping[str, Any], *, trace: str, code: str, forecasters: Sequ
     # the last value stands in for a forecaster that fails
     names = (*forecasters, "last-value") if forecasters else ()
     counted["forecaster"] = [forecaster_digest(name) for name in names]
+    counted["policies"] = [
+        forecaster_digest(name, load_policy) if is_own(name) else name for name in tree["policies"]
+    ]
     return hashlib.sha256(json_text(counted, sort_keys=True, allow_nan=True).encode()).hexdigest()[:24]
 
 
