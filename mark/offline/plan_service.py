@@ -48,6 +48,7 @@ from mark.offline.experiments import replayed_commitments
 from mark.offline.plan import covered_document, covered_sentence
 from mark.offline.service_members import LoadOf, recorded_load, service_members
 from mark.policies.bundles import PolicyBundle
+from mark.policies.own_policy import own_planner
 from mark.report.formatting import MISSING, format_duration, format_rps, milliseconds, percent, usd
 from mark.report.overhead import overhead_line, overhead_usd_per_month
 from mark.report.tables import figures, make_table, texts
@@ -248,7 +249,7 @@ def _wish(model: Experiment, bundle: PolicyBundle, hosts: Sequence[HostUse], rep
     request = request_from_nothing(policy, part.history, forecast, shared_rps=taken)
     plan, reason = None, ""
     try:
-        plan = plan_fleet(request, policy)
+        plan = plan_fleet(request, policy, own_planner(policy))
     except PlanInfeasible as error:
         reason = str(error)
     return _Wish(model=name, policy=policy, tenancies=tenancies, request=request, plan=plan, reason=reason)

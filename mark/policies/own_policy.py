@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from operator import index
 
 from mark.controller.plan_request import MOST_INSTANCES
+from mark.controller.policy import OWN, ControllerPolicy
 from mark.domain.errors import Misconfigured, PlanInfeasible, failure_words
 from mark.domain.figures import figure
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
@@ -41,6 +42,11 @@ class OwnPlanner:
     def close(self) -> None:
         """Let its thread end."""
         self._punctual.close()
+
+
+def own_planner(policy: ControllerPolicy) -> OwnPlanner | None:
+    """What plans for a user's own policy; None for MArk's. Misconfigured where it cannot be made."""
+    return OwnPlanner(policy.name) if policy.planner == OWN else None
 
 
 def plan_of_counts(request: PlanRequest, counts: object) -> Plan:

@@ -27,7 +27,6 @@ from mark.catalog.billing import (
 from mark.catalog.commitment_bill import HourlyUsage, bill_commitments, commitment_words
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
-from mark.controller.policy import OWN
 from mark.controller.runner import Controller, Journal, no_new_commitments, no_shared_boots, no_shared_rps
 from mark.controller.state import Decision, Observation
 from mark.controller.zones import pulls_of
@@ -46,7 +45,7 @@ from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import LambdaGuess, Market, Offering
 from mark.domain.plan import Plan, PlanRequest
 from mark.policies.bundles import PolicyBundle
-from mark.policies.own_policy import OwnPlanner
+from mark.policies.own_policy import own_planner
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.commitment_bill import replayed_usage
@@ -350,7 +349,7 @@ class ModelReplay:
         plane = _Plane(self._engine, self._start_s, workload.speed, sizes)
         self._minutes = math.ceil(scenario.duration_s / UNIT_S)
         self._recorder = _Recorder(journal, self._minutes, self._start_s, policy.lead_units)
-        self._own = OwnPlanner(bundle.name) if policy.planner == OWN else None
+        self._own = own_planner(policy)
         self._controller = Controller(
             policy=policy,
             clock=plane,
