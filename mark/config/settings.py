@@ -466,8 +466,8 @@ def _anchor_service(service: object, folder: Path) -> None:
             continue
         if isinstance(one.get("profiles"), list):
             one["profiles"] = [_anchored_file(item, folder, ".json") for item in one["profiles"]]
-        if "forecaster" in one:
-            one["forecaster"] = _anchored_file(one["forecaster"], folder, ".py")
+        for key in one.keys() & {"forecaster", "policy_name"}:
+            one[key] = _anchored_file(one[key], folder, ".py")
         if isinstance(one.get("trace"), str):
             one["trace"] = {"file": one["trace"]}
         _anchor_trace(one.get("trace"), folder)

@@ -192,7 +192,7 @@ def line_up(settings: Settings, experiment: Experiment, rivals: Sequence[str] = 
     tuned = [name for name in policy_names() if tuning_grid(name) and name not in named]
     if tuned:
         left_out.append(f"{', '.join(tuned)} are left out: each is tuned by replays of the day before; name them")
-    for name in policy_names():
+    for name in dict.fromkeys((*policy_names(), *named)):
         if name in tuned:
             continue
         if name in NAMED_ONLY and name not in named:

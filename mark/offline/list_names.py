@@ -12,7 +12,7 @@ from mark.catalog.type_sets import TYPE_SETS
 from mark.config.settings import Settings
 from mark.dispatch.rules import rule_names
 from mark.domain.objective import ModelSpec
-from mark.plugins.load import forecaster_names
+from mark.plugins.load import forecaster_names, own_policy_names
 from mark.policies.bundles import policy_names
 from mark.report.formatting import format_duration, percent
 from mark.report.tables import make_table, texts
@@ -50,7 +50,10 @@ ABOUT = {
 
 def list_policies(*, as_json: bool) -> None:
     """Print policies, forecasters and dispatch rules."""
-    names = [{"name": name, "about": ABOUT.get(name, "")} for name in policy_names()]
+    names = [
+        {"name": name, "about": ABOUT.get(name, "an installed package's")}
+        for name in (*policy_names(), *own_policy_names())
+    ]
     if as_json:
         rules = list(rule_names())
         show_json({"policies": names, "forecasters": list(forecaster_names()), "dispatch": rules})

@@ -104,7 +104,12 @@ def _made(name: str, factory: ForecasterFactory | OracleFactory, setup: Forecast
 
 def is_own_policy(name: str) -> bool:
     """True where a name may be a user's own policy: a file's or module's, or an entry point's."""
-    return ":" in name or name in _short_names("policy")
+    return ":" in name or name in own_policy_names()
+
+
+def own_policy_names() -> tuple[str, ...]:
+    """The short names of users' own policies, sorted."""
+    return _short_names("policy")
 
 
 def load_policy(name: str) -> PolicyFactory:

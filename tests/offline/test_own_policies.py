@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark import api
+from mark.config.settings import Settings
 from mark.domain.errors import PlanInfeasible
+from mark.offline.experiments import line_up, make_experiment
 from mark.offline.sweep.keys import forecaster_digest
 from mark.plugins import load
 from mark.policies.own_policy import OwnPlanner, plan_of_counts
@@ -136,6 +138,9 @@ def test_packages_have_short_names_and_settings_count_from_their_file(mark, writ
     monkeypatch.setattr(load, "entry_points", lambda group: [entry] if group == load.POLICIES else ours(group))
     Path("site/mark.yaml").write_text("policies: [../policy.py:HPA]\n")
 
+    assert "my-hpa" in mark("policies").out
+    settings = Settings(model="inception-v3", policies=("all", f"{written}:HPA"), trace={"file": "load.csv.gz"})
+    assert line_up(settings, make_experiment(settings)).policies[-1] == f"{written}:HPA"
     (short,) = document(mark(*SHORT, "--policy", "my-hpa", "--json"))["runs"]
     filed, *_ = document(mark(*SHORT, "--config", "site/mark.yaml", "--json"))["runs"]
     assert short["cost_usd"] == filed["cost_usd"]
