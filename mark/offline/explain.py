@@ -11,6 +11,7 @@ from typing import assert_never
 from urllib.parse import unquote
 
 from mark.controller.journal import BrokenLine, Header, Tick, read_journal
+from mark.controller.policy import OWN
 from mark.controller.replay_check import Mismatch, mismatches
 from mark.controller.state import Note, NoteKind
 from mark.domain.errors import Misconfigured, unknown
@@ -112,7 +113,7 @@ def explain_journal(
         f"{header.policy.name} on {header.trace}, {header.model}, {header.market}; "
         f"forecast by {header.forecaster}, routed by {header.dispatch.routing.value}",
         f"minutes 0 to {_minutes(reading):.0f}, {plural(reading.ticks, 'tick')}",
-        _law(found, reading),
+        _law(found, reading, is_own=header.policy.planner == OWN),
         *_missing(broken),
         "",
     )
@@ -313,9 +314,10 @@ def _minutes(reading: Reading) -> float:
     return (reading.end_at - reading.start_at) / 60
 
 
-def _law(found: Sequence[Mismatch], reading: Reading) -> str:
+def _law(found: Sequence[Mismatch], reading: Reading, *, is_own: bool) -> str:
     if not found:
-        return "replayed, the journal gives the same plans and orders at every tick"
+        what = "orders" if is_own else "plans and orders"
+        return f"replayed, the journal gives the same {what} at every tick"
     first = found[0]
     minute = (first.at - reading.start_at) / 60
     return (

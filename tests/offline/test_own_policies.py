@@ -55,6 +55,7 @@ def test_the_template_is_an_hpa_of_30_lines_and_runs_beside_the_rivals(mark, wri
     assert len(list(Path("run").glob("*/journal.jsonl"))) == 2
     told = mark("explain", "run", "--policy", name)
     assert (told.status, "the policy's own: " in told.out) == (0, True), told.err
+    assert "the same orders at every tick" in told.out
     assert mark("init", "policy").status == 2
 
 
