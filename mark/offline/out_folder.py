@@ -26,6 +26,9 @@ from mark.report.runs.comparison import ComparedRun
 from mark.simulator.service_replay import ServiceJournals
 from mark.telemetry.journal_file import JournalFile, LineFile, PlacementFile
 
+LONGEST_NAME = 200
+"""Of a folder's name, which file systems limit to 255. The end of a longer one is kept: it has the class."""
+
 
 class JournalFolder:
     """The folder with the journals of one run, made where it is missing.
@@ -57,7 +60,9 @@ class JournalFolder:
         """Folder of a policy's journals; the first call is for the first policy."""
         if self._first is None:
             self._first = policy
-        return self.path if policy == self._first else self.path / quote(policy, safe=":")  # an own one is a path
+        return (
+            self.path if policy == self._first else self.path / quote(policy, safe=":")[-LONGEST_NAME:]
+        )  # an own one is a path
 
     def service_journals(self, policy: str) -> ServiceJournals:
         """The journals of a service's run under a policy that begins; opening and writing them does not raise."""

@@ -60,6 +60,9 @@ from mark.simulator.rng import stream
 from mark.simulator.service_cap import CappedService, capped
 from mark.simulator.workload import Ints, Workload
 
+MOST_FAILURES = 5
+"""Failures that the notes tell one by one: a text with a figure in it may differ at each tick."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
@@ -513,7 +516,10 @@ class ModelReplay:
     def _notes(self) -> tuple[str, ...]:
         """Caveats for a reader of the figures."""
         policy = self._bundle.controller
-        notes = [f"{text} ({count} times)" for text, count in self._recorder.failures.items()]
+        failures = list(self._recorder.failures.items())
+        notes = [f"{text} ({count} times)" for text, count in failures[:MOST_FAILURES]]
+        if others := sum(count for _, count in failures[MOST_FAILURES:]):
+            notes.append(f"forecasts or plans failed {others:,} times more, in other ways")
         spot = self._scenario.market == Market.SPOT.value
         if spot and policy.offerings and not any(o.market is Market.SPOT for o in policy.offerings):
             notes.append("rents on demand in either market: the real thing does not use spot instances")

@@ -26,7 +26,8 @@ ASKED = request([5.0], (offering("a"), offering("b", rps=5.0)), running={A: 2})
 FAILS_LATER = """
 class Fails:
     def __init__(self):
-        self.answers = iter([{}, [1], {"nix": 1}, {"FIRST": -1}, {"FIRST": 1.5}])
+        unknown = [{f"n{number}": 1} for number in range(9)]
+        self.answers = iter([{}, [1], {"nix": 1}, {"FIRST": -1}, {"FIRST": 1.5}, {}, *unknown])
     def plan(self, request):
         first = request.offerings[0].name
         answer = next(self.answers)
@@ -99,10 +100,11 @@ def test_what_fails_at_once_is_one_line(mark, text, told):
 
 def test_what_fails_later_keeps_the_last_plan_and_is_noted(mark):
     Path("mine.py").write_text(FAILS_LATER)
-    (run,) = document(mark(*SHORT, "--policy", "mine.py:Fails", "--json"))["runs"]
+    (run,) = document(mark(*SHORT[:-2], "600", SHORT[-1], "--policy", "mine.py:Fails", "--json"))["runs"]
 
     noted = [note for note in run["notes"] if note.startswith("plan-failed: own policy: ")]
-    assert len(noted) == 4
+    assert len(noted) == 5
+    assert "forecasts or plans failed 3 times more, in other ways" in run["notes"]
     assert run["launches"] == 0
 
 
