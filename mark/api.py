@@ -80,7 +80,7 @@ Run = TypeVar("Run", ComparedRun, ServiceRun)
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Finished(Sequence[Run]):
-    """What has finished, one run a policy, in their order. A notebook shows the verdict and the table."""
+    """Finished runs, one a policy, in their order. A notebook shows the verdict and the table."""
 
     runs: tuple[Run, ...]
     #: What runs now, which the verdict compares with.
@@ -97,7 +97,7 @@ class _Finished(Sequence[Run]):
         return replace(self, runs=self.runs[index]) if isinstance(index, slice) else self.runs[index]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of runs."""
         return len(self.runs)
 
     def __repr__(self) -> str:

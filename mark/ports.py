@@ -142,7 +142,7 @@ class OracleFactory(Protocol):
 
 
 class Policy(Protocol):
-    """How many instances to rent. A user's own class needs no more than this.
+    """Number of instances to rent. A user's own class needs no more than this.
 
     It may say `period_s`, seconds between two plans (60), and `overflow`, whether Lambda takes requests that would
     be late (False).

@@ -76,7 +76,7 @@ BATCH = 10
 DETAIL_TYPES = dict(zip(RULES, (SPOT, REBALANCE, STATE), strict=True))
 WINDOW_MIN = 15
 RETRIES, RETRY_S = 3, 3600
-"""What cannot be called is called again within the hour, no longer: the next time comes anyway."""
+"""A call that fails is tried again within the hour, no longer: the next time comes anyway."""
 OLD_VERSIONS_DAYS = 30
 KEEP_TRAININGS_DAYS = 30
 """A controller that restarts takes the last one; without it, the function trains again."""

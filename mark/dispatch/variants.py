@@ -31,7 +31,7 @@ class Waiting(NamedTuple):
 
 
 def answered_together(batch: Sequence[Waiting], number: int) -> tuple[int, int]:
-    """How many of a batch, from its first on, one variant may answer, and which: `number` unless forbidden."""
+    """Number of a batch, from its first on, that one variant may answer, and which: `number` unless forbidden."""
     pinned: int | None = None
     least = 0
     for place, (_, floor, is_pinned) in enumerate(batch):

@@ -46,7 +46,7 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What was said of orphans: of which last sign of a controller, None before any; and when, by instance."""
+    """Notice of orphans: of which last sign of a controller, None before any; and when, by instance."""
 
     acted_at: float | None
     told_at: Mapping[str, float]

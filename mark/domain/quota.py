@@ -34,7 +34,7 @@ Quotas = tuple[VcpuQuota, ...]
 
 
 def quotas_beside(quotas: Quotas, instance_type: str, vcpus: float) -> Quotas:
-    """What machines of the type, which run on demand and take so many vCPUs, leave of the quotas."""
+    """Quotas less so many vCPUs of machines of the type, which run on demand."""
     own = quota_family(instance_type, Market.ON_DEMAND), Market.ON_DEMAND
     return tuple(
         replace(one, vcpus=max(0.0, one.vcpus - vcpus)) if (one.family, one.market) == own else one

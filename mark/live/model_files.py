@@ -63,7 +63,7 @@ def version_of(backend: BackendSpec) -> str:
 
 
 def how_to_load(backend: BackendSpec, files: ModelFiles | None) -> HowToLoad:
-    """What a version's name stands for beside its files, which are those of `model_files`."""
+    """The rest of what a version's name stands for, beside its files, which are those of `model_files`."""
     if files is not None:
         return HowToLoad(kind=backend.kind, target=files.target)
     installed = file_hash(existing_source(backend.target, None)) if backend.kind == "python" else None

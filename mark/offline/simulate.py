@@ -62,7 +62,7 @@ CENTRAL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replays:
-    """What settings ask to replay, before any of it runs."""
+    """Replays that settings ask for, before any of them runs."""
 
     settings: Settings
     experiment: Experiment
@@ -102,7 +102,7 @@ class Replays:
         reference: bool = True,
         open_journal: OpenJournal | None = None,
     ) -> Iterator[list[ComparedRun]]:
-        """What has finished, after each policy and once more when all of it is known.
+        """Finished runs, after each policy and once more when all of it is known.
 
         tell: told which policies are left out, and why. reference: compute reference and floor, too. Raises the
         MarkError that ends the runs.

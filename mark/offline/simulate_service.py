@@ -32,7 +32,7 @@ COUNTED_APART = "each model's plan counts on all of the account's quotas and of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReplays:
-    """What settings ask to replay of a service, before any of it runs."""
+    """Replays of a service that settings ask for, before any of them runs."""
 
     settings: Settings
     members: Sequence[Member]
@@ -51,7 +51,7 @@ class ServiceReplays:
     def run(
         self, report: Report, *, journals_of: Callable[[str], ServiceJournals] | None = None
     ) -> Iterator[list[ServiceRun]]:
-        """What has finished, after each policy. Raises the MarkError that ends the runs."""
+        """Finished runs, after each policy. Raises the MarkError that ends the runs."""
         warm_engine(self.members[0].experiment, report)
         runs: list[ServiceRun] = []
         policies = self.lineup.policies

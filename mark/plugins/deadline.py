@@ -58,7 +58,7 @@ class Punctual:
         self._thread: threading.Thread | None = None
 
     def answer(self, ask: Callable[[], Answer]) -> Answer:
-        """What `ask` returns or raises. TimeoutError at the deadline, or while a late call runs."""
+        """Answer as `ask` does, errors included. TimeoutError at the deadline, or while a late call runs."""
         if self._last is not None and not self._last.done.is_set():
             raise TimeoutError(f"a {self._what} that was late before is not done yet")
         if self._thread is None:

@@ -27,7 +27,7 @@ NAME = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HowToLoad:
-    """What a version's name stands for beside its files."""
+    """The rest of what a version's name stands for, beside its files."""
 
     kind: str
     #: The model's name within its files, or where it is installed.

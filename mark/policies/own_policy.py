@@ -45,7 +45,7 @@ class OwnPlanner:
 
 
 def own_planner(policy: ControllerPolicy) -> OwnPlanner | None:
-    """What plans for a user's own policy; None for MArk's. Misconfigured where it cannot be made."""
+    """The planner of a user's own policy; None for MArk's. Misconfigured where it cannot be made."""
     return OwnPlanner(policy.name) if policy.planner == OWN else None
 
 

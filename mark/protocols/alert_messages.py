@@ -197,7 +197,7 @@ def _of_budget(text: str) -> AlertMessage | None:
 
 
 def _of_function(document: Mapping[str, object], error: str) -> AlertMessage:
-    """What Lambda tells of a call that failed (Lambda developer guide, "Capturing records of invocations")."""
+    """Words of Lambda about a call that failed (Lambda developer guide, "Capturing records of invocations")."""
     context = document.get("requestContext")
     arn = _text(context, "functionArn") if isinstance(context, Mapping) else ""
     name = arn.partition(":function:")[2].partition(":")[0]

@@ -300,7 +300,7 @@ def _refused(url: str, why: str) -> Misconfigured:
 
 
 def _untold(error: NoPermissionError) -> Exception:
-    """What a user hears who may not send a script that the store does not know."""
+    """The error for a user who may not send a script that the store does not know."""
     if "'eval'" not in str(error):
         return error
     return RedisError("it does not know our scripts yet; a controller tells it")

@@ -113,7 +113,9 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
     }
 )  # fmt: skip
 """Rights of each user; it has no other. None publishes or subscribes: there are no channels."""
-UNSENT = tuple({script for access in ACCESSES.values() if not access.sends_scripts for script in access.scripts})
+UNSENT = tuple(
+    dict.fromkeys(script for access in ACCESSES.values() if not access.sends_scripts for script in access.scripts)
+)
 """Scripts of those who may not send any: controllers load them."""
 PROCESSES = (StoreUser.AGENT, StoreUser.CONTROLLER, StoreUser.GATEWAY, StoreUser.REPORT)
 """Users that are a role's, each with a password of its own."""

@@ -101,7 +101,7 @@ HOLDS_ANOTHER = 75
 
 
 def loss_of(payload: bytes) -> tuple[bool, bool]:
-    """What a failed call's payload says: its environment is lost; it called no model."""
+    """Read a failed call's payload: whether its environment is lost, whether it called no model."""
     try:
         document = json.loads(payload)
     except ValueError:

@@ -41,7 +41,7 @@ class Formed(NamedTuple, Generic[Query]):
 
 
 class _Kind(NamedTuple):
-    """What is known of a type: its decisions, and seconds by variant and items."""
+    """Knowledge of a type: its decisions, and seconds by variant and items."""
 
     shared: Shared
     latency_s: Floats
@@ -142,7 +142,7 @@ class DeadlineQueue(Generic[Query]):
             }
 
     def set_pace(self, instance: str, full_batch_s: float) -> None:
-        """What an instance says that a full batch of the fastest variant takes there now."""
+        """Take an instance's word for how long a full batch of the fastest variant takes there now."""
         for line in self._lines:
             if (machine := line.machines.get(instance)) is not None:
                 machine.slower = full_batch_s / machine.kind.full_s
@@ -256,12 +256,12 @@ class DeadlineQueue(Generic[Query]):
 
 
 def _kind(own: VariantServing, horizon_s: float) -> _Kind:
-    """What is known of the only type of these variants."""
+    """Knowledge of the only type of these variants."""
     shared = own.shared(own.choices(horizon_s), horizon_s)
     return _Kind(shared, own.latency_s()[0], own.max_batch[own.types[0]])
 
 
 def _needed_s(machine: _Machine, queued: int, *, plain: bool = False) -> float:
-    """What an instance needs for the most urgent of so many; plain: for them alone."""
+    """Seconds that an instance needs for the most urgent of so many; plain: for them alone."""
     shared = machine.kind.shared
     return machine.slower * (float(shared.expected_s[0, queued]) if plain else needed_s(0, queued, shared))
