@@ -1,7 +1,8 @@
 """Start scripts of instances. What runs is a container, kept up by systemd; it powers the machine off with exit 0.
 
-Passwords stand in no template: they are read from Secrets Manager before each start, into a file in memory that
-only root reads.
+Passwords stand in no template: they are read from Secrets Manager before each start, into files in memory that
+only root reads. A process that starts again needs its machine alone: while AWS does not answer, a secret's last
+value counts, and an image is pulled only where it is not there.
 
 Model code runs as a user, or in a network, that does not reach the metadata service, and so has no role of AWS.
 What its agent asks of that service another process tells (`mark.live.processes.metadata`).
@@ -200,7 +201,6 @@ def _prepare_node(node: NodeStart) -> str:
 
     The gateway's password is made of the controller's, and so no secret of its own: the other way leads nowhere.
     """
-    read = f"aws secretsmanager get-secret-value --region {node.region} --secret-id"
     hashes = dict.fromkeys((StoreUser.CONTROLLER, StoreUser.NODE, StoreUser.REPLICA), "$own_hash") | {
         StoreUser.AGENT: "$agents_hash",
         StoreUser.GATEWAY: "$gateways_hash",
@@ -227,7 +227,8 @@ def _prepare_node(node: NodeStart) -> str:
             f"rm -rf {TLS_FILES} && mv -T {TLS_FILES}.$$ {TLS_FILES}",
             'hashed() { printf %s "$1" | sha256sum | cut -c-64; }',
             f"own=\"$(sed -n '{_OWN}' /run/mark/environment)\"",
-            f'agents_hash="$(hashed "$({read} {node.agents_secret} --query SecretString --output text)")"',
+            f'agents="$(secret {node.agents_secret})"',
+            'agents_hash="$(hashed "$agents")"',
             'gateways="$(hashed "gateway:$own")"',
             'own_hash="$(hashed "$own")" gateways_hash="$(hashed "$gateways")"',
             "grep -vE '^MARK_(TOKEN|OTLP_HEADERS)=' /run/mark/environment > /run/mark/controller.$$",
@@ -245,10 +246,9 @@ def _prepare_node(node: NodeStart) -> str:
 
 def _read_certificate(node: NodeStart) -> list[str]:
     """Write certificate.pem and key.pem as the secret has them."""
-    read = f"aws secretsmanager get-secret-value --region {node.region} --secret-id {node.certificate}"
     return [
         "jq() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1][1:]])' \"$2\"; }",
-        f'certificate="$({read} --query SecretString --output text)"',
+        f'certificate="$(secret {node.certificate})"',
         'for part in certificate key; do jq -er .$part <<< "$certificate" > $part.pem; done',
     ]
 
@@ -407,29 +407,48 @@ RULES
 
 
 def _prepare(region: str, secrets: Mapping[str, str], forms: Mapping[str, str], *, images: tuple[str, ...]) -> str:
-    registries = sorted({one.partition("/")[0] for one in images if ".dkr.ecr." in one or ".dkr-ecr." in one})
     lines = [
         "#!/bin/bash",
         "set -euo pipefail",
         "exec 2> >(tee /dev/console >&2)  # the system log, which EC2 shows of any machine",
         f"PATH={TOOLS}:$PATH",
         "umask 077",
+        "trap '[ $? = 0 ] || sleep 10' EXIT  # systemd tries again at once, and AWS counts the calls",
         "install -d -m 700 /run/mark",
+        _READS.replace("REGION", region),
         "told=/run/mark/environment.$$  # put in place at once: a model's unit prepares, too",
         ': > "$told"',
     ]
     for variable, secret in sorted(secrets.items()):
-        read = f"aws secretsmanager get-secret-value --region {region} --secret-id {secret}"
-        lines.append(f'value="$({read} --query SecretString --output text)"')
+        lines.append(f'value="$(secret {secret})"')
         lines.append(f'printf \'{variable}={forms.get(variable, "%s")}\\n\' "$value" >> "$told"')
     lines.append('mv -f "$told" /run/mark/environment')
-    for registry in registries:
-        by_ipv6 = ".dkr-ecr." in registry
-        login = f"aws ecr get-login-password --region {registry.split('.')[2 if by_ipv6 else 3]}"
-        login += " --ipv6 yes" if by_ipv6 else ""
-        lines.append(f"{login} | docker login --username AWS --password-stdin {registry}")
-    lines += [f"docker pull -q {one}" for one in images]
+    lines += [
+        f"docker image inspect {one} &> /dev/null || {{ {_login(one)}docker pull -q {one}; }}" for one in images
+    ]
     return "\n".join(lines) + "\n"
+
+
+_READS = r"""secret() {
+  local kept="/run/mark/secret.${1//[\/:]/_}"
+  if [ -z "$(find "$kept" -mmin -1 2> /dev/null)" ]; then
+    aws secretsmanager get-secret-value --region REGION --secret-id "$1" --query SecretString --output text \
+      > "$kept.$$" && mv -f "$kept.$$" "$kept" || { rm "$kept.$$"; touch -c "$kept"; }
+  fi
+  cat "$kept"
+}"""
+"""Prints a secret by its name. It is read once a minute at most, however often a process starts."""
+
+
+def _login(image: str) -> str:
+    """Log in at the registry of an image where that is ECR."""
+    registry = image.partition("/")[0]
+    if not re.search(r"\.dkr[.-]ecr\.", registry):
+        return ""
+    by_ipv6 = ".dkr-ecr." in registry
+    login = f"aws ecr get-login-password --region {registry.split('.')[2 if by_ipv6 else 3]}"
+    login += " --ipv6 yes" if by_ipv6 else ""
+    return f"{login} | docker login --username AWS --password-stdin {registry}; "
 
 
 def _unit(start: Start) -> str:

@@ -247,37 +247,60 @@ def test_a_node_starts_its_three_processes(script: str, tmp_path: Path) -> None:
     assert all("--read-only" in run and "--log-driver awslogs" in run for run in runs)
 
 
-def test_the_store_of_a_node_gets_password_and_certificate_of_the_secrets(script: str, tmp_path: Path) -> None:
+def prepared(script: str, folder: Path, *, answers: bool = True) -> list[str]:
+    """Run what prepares a node's processes; the calls of `aws` and `docker pull`. answers: AWS does."""
     prepare = script.partition("/usr/local/bin/mark-prepare <<'MARK'\n")[2].partition("MARK\n")[0]
-    prepare = prepare.replace("/run/mark", f"{tmp_path}/run").replace("/etc/pki/tls/certs", str(tmp_path))
-    (tmp_path / "ca-bundle.crt").write_text("AUTHORITIES\n")
+    prepare = prepare.replace("/run/mark", f"{folder}/run").replace("/etc/pki/tls/certs", str(folder))
+    (folder / "ca-bundle.crt").write_text("AUTHORITIES\n")
     certificate = json.dumps({"certificate": "CHAIN", "key": "KEY"})
+    noted = f'echo "$*" >> {folder}/calls'
     fakes = {
-        "aws": f"""case "$*" in
+        "aws": f"""{noted}; {"" if answers else "exit 1"}
+case "$*" in
   *mark-shop-store-controller*) echo '{PASSWORD}' ;;
   *mark-shop-store-agent*) echo agents ;;
   *mark-shop-token*) echo token ;;
   *shop-tls*) echo '{certificate}' ;;
 esac""",
-        "docker": "cat > /dev/null < /dev/null",
+        "docker": f"""case "$1" in
+  image) test -e {folder}/pulled ;;
+  pull) {noted}; {f"touch {folder}/pulled" if answers else "exit 1"} ;;
+esac""",
         "chown": ":",
         "install": 'shift 3; case "$1" in -o) shift 2 ;; esac; mkdir -p "$1"',
         "jq": f"{sys.executable} -c \"import json,sys; print(json.load(sys.stdin)['$2'[1:]])\"",
+        "sleep": ":",
     }
     for name, body in fakes.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    script_file = tmp_path / "prepare.sh"
+        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    (folder / "calls").write_text("")
+    script_file = folder / "prepare.sh"
     script_file.write_text(prepare.replace("exec 2> >(tee /dev/console >&2)", ": "))
-    done = subprocess.run(  # noqa: S603
-        ["bash", str(script_file)],  # noqa: S607
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", str(script_file)], env=environment, capture_output=True, text=True, check=False)  # noqa: S603, S607
     assert done.returncode == 0, done.stderr
+    return (folder / "calls").read_text().splitlines()
+
+
+def test_a_process_of_a_node_starts_again_while_aws_does_not_answer(script: str, tmp_path: Path) -> None:
+    first = prepared(script, tmp_path)
+    assert [one for one in first if one.startswith("pull")]
+    run = tmp_path / "run"
+    files = ("store.conf", "controller", "gateway", "tls/certificate.pem", "tls/key.pem")
+    written = {name: (run / name).read_text() for name in files}
+    assert prepared(script, tmp_path, answers=False) == [], "what was read a moment ago is not read again"
+    for kept in run.glob("secret.*"):
+        os.utime(kept, (0, 0))
+    asked = prepared(script, tmp_path, answers=False)
+    assert asked, "a secret may have changed"
+    assert all("get-secret-value" in one for one in asked), "the image is here"
+    assert {name: (run / name).read_text() for name in files} == written
+    assert all(kept.stat().st_mode & 0o077 == 0 for kept in run.glob("secret.*"))
+
+
+def test_the_store_of_a_node_gets_password_and_certificate_of_the_secrets(script: str, tmp_path: Path) -> None:
+    prepared(script, tmp_path)
     written = (tmp_path / "run/store.conf").read_text()
     conf = dict(line.split(" ", 1) for line in written.splitlines())
     assert (conf["masteruser"], conf["masterauth"], conf["port"]) == ("replica", PASSWORD, "0")

@@ -187,7 +187,7 @@ def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> No
         file.write_text(script)
         done = subprocess.run(["bash", "-n", str(file)], capture_output=True, text=True, check=False)  # noqa: S603, S607
         assert done.returncode == 0, done.stderr
-        assert "secretsmanager get-secret-value --region us-east-1 --secret-id mark-shop-store-agent" in script
+        assert 'value="$(secret mark-shop-store-agent)"' in script
         assert ("--gpus all" in script) == name.endswith("Nvidia")
         assert "python -m mark.live.processes.agent" in script
         assert "\nMARK_CPU_TIMES=/proc/stat\nMARK_MODEL_USER=10001\nMARK_SERVICE=shop\n" in script
@@ -222,7 +222,7 @@ def test_each_process_pulls_and_runs_its_own_image(
         assert f"{shop}/agent:1 python -m mark.live.processes.agent\n" in script
         assert "--tmpfs /scratch:exec,mode=1777 --shm-size 1g " in script
         assert "HOME=/scratch\n" in script
-        assert f"docker pull -q {shop}/agent:1\n" in script
+        assert f"docker pull -q {shop}/agent:1; }}\n" in script
     assert read(templates["launch"]) == {"agent", "model"}
     [gateway] = scripts(templates["gateways"])
     assert f"{shop}/mark:1 python -m mark.live.processes.cloud_gateway\n" in gateway
