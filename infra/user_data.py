@@ -164,6 +164,7 @@ def node_script(node: NodeStart) -> str:
         "MARK_CACHE": f"{SCRATCH}/mark",
     }
     units = [_file(f"/etc/systemd/system/mark-{name}.service", _node_unit(node, name)) for name in NODE_PROCESSES]
+    units += [_RENEWAL] if node.certificate else []
     names = " ".join(f"mark-{name}.service" for name in NODE_PROCESSES)
     in_sync = (
         "docker exec mark-store sh -c 'REDISCLI_AUTH=$(sed -n s/^masterauth.//p /run/mark/store.conf) "
@@ -181,6 +182,7 @@ def node_script(node: NodeStart) -> str:
             _file("/usr/local/bin/mark-prepare", _prepare_node(node), mode="700"),
             *units,
             f"systemctl daemon-reload\nsystemctl enable --now --no-block {names}\n",
+            *(["systemctl enable --now --no-block mark-renew.timer\n"] if node.certificate else []),
             _signal(node.region, node.answers, *node.signals, ready=in_sync),
         ]
     )
@@ -217,14 +219,15 @@ def _prepare_node(node: NodeStart) -> str:
     )
     return _prepare(node.region, node.secrets, node.forms, images=(node.image, node.store_image)) + "\n".join(
         [
-            f"install -d -m 700 -o {USER} {TLS_FILES}.$$",
+            f"install -d -m 700 -o {USER} {TLS_FILES} {TLS_FILES}.$$",
             f"cd {TLS_FILES}.$$",
             *(_read_certificate(node) if node.certificate else _make_certificate(node.name)),
             # replicas check the other node's certificate: a private authority's root is the end of its chain
             "cat certificate.pem /etc/pki/tls/certs/ca-bundle.crt > authorities.pem",
             "cd /",
             f"chown -R {USER} {TLS_FILES}.$$",
-            f"rm -rf {TLS_FILES} && mv -T {TLS_FILES}.$$ {TLS_FILES}",
+            # into the folder that is there: containers that run have it
+            f"mv -f {TLS_FILES}.$$/*.pem {TLS_FILES} && rmdir {TLS_FILES}.$$",
             'hashed() { printf %s "$1" | sha256sum | cut -c-64; }',
             f"own=\"$(sed -n '{_OWN}' /run/mark/environment)\"",
             f'agents="$(secret {node.agents_secret})"',
@@ -250,6 +253,8 @@ def _read_certificate(node: NodeStart) -> list[str]:
         "jq() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1][1:]])' \"$2\"; }",
         f'certificate="$(secret {node.certificate})"',
         'for part in certificate key; do jq -er .$part <<< "$certificate" > $part.pem; done',
+        # one that does not fit its key takes the place of none
+        """python3 -c 'import ssl; ssl.create_default_context().load_cert_chain("certificate.pem", "key.pem")'""",
     ]
 
 
@@ -314,6 +319,31 @@ def _variables(variables: Mapping[str, str]) -> str:
 
 def _file(path: str, text: str, mode: str = "600") -> str:
     return f"install -m {mode} /dev/null {path}\ncat > {path} <<'MARK'\n{text}MARK\n"
+
+
+_RENEWS = f"""\
+#!/bin/bash
+set -euo pipefail
+before="$(sha256sum < {TLS_FILES}/certificate.pem)"
+/usr/local/bin/mark-prepare
+[ "$before" = "$(sha256sum < {TLS_FILES}/certificate.pem)" ] ||
+  systemctl --no-block restart mark-store.service mark-gateway.service
+"""
+"""Takes the secret's next certificate; store and gateway read theirs when they start."""
+_RENEWAL = "\n".join(
+    (
+        _file("/usr/local/bin/mark-renew", _RENEWS, mode="700"),
+        _file(
+            "/etc/systemd/system/mark-renew.service",
+            "[Service]\nType=oneshot\nExecStart=/usr/bin/flock /run/mark-prepare.lock /usr/local/bin/mark-renew\n",
+        ),
+        _file(
+            "/etc/systemd/system/mark-renew.timer",
+            "[Timer]\nOnCalendar=daily\nRandomizedDelaySec=12h\n\n[Install]\nWantedBy=timers.target\n",
+        ),
+    )
+)
+"""At some hour of each day, so that two nodes rarely start again together."""
 
 
 def _terse(source: Path) -> str:

@@ -19,10 +19,12 @@ from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import ORPHANS, REPORT, TOPIC, TRAIN, UNPOSTED_QUEUE
 from mark.aws.resources import MINUTE_S, AlarmSpec, alarm_about
 from mark.live.background.cloudwatch import BURN, FAILED_TRAININGS, GATEWAYS, NAMESPACE, OVERFLOW, SPEND
+from mark.live.background.node_health import CERTIFICATE, STORE_MEMORY
 from mark.protocols.alert_messages import UNPOSTED
 
 FAST_BURN = 14.4
 """2 % of a month's budget in an hour (Google's SRE workbook, chapter 5)."""
+CERTIFICATE_DAYS = 21
 SILENT_MIN, BURN_MIN, SPEND_MIN, OVERFLOW_MIN, FULL_MIN = 3, 5, 5, 10, 5
 SPENT_PERCENT = {"ACTUAL": 80, "FORECASTED": 100}
 """Of the month's budget: so much is spent, or so much will be by AWS's forecast."""
@@ -63,6 +65,7 @@ class WatchStack(ServiceStack):
         self._make("DeadLetters", blueprint.resources.alarm)
         self._month()
         if blueprint.lean:
+            self._ending_node()
             return  # a dashboard costs 3 USD a month, and ElastiCache's metrics are not there
         self._full_store()
         self._unreachable()
@@ -222,6 +225,27 @@ class WatchStack(ServiceStack):
             statistic="Maximum",
             threshold=FULL_PERCENT,
             minutes=FULL_MIN,
+        )
+
+    def _ending_node(self) -> None:
+        """Alarms of what nodes tell of themselves, which is nothing while all is well."""
+        own = {"service": self.blueprint.service}
+        self._alarm(
+            "StoreMemory",
+            "the store is nearly full",
+            (NAMESPACE, STORE_MEMORY, own),
+            statistic="Maximum",
+            threshold=FULL_PERCENT,
+            minutes=FULL_MIN,
+        )
+        self._alarm(
+            "Certificate",
+            f"the nodes' certificate ends within {CERTIFICATE_DAYS} days",
+            (NAMESPACE, CERTIFICATE, own),
+            statistic="Minimum",
+            comparison="LessThanThreshold",
+            threshold=CERTIFICATE_DAYS,
+            minutes=1,
         )
 
     def _failed_training(self) -> None:

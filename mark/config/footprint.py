@@ -60,8 +60,8 @@ CONTROLLER_POLLS_PER_HOUR = 360
 """The acting controller's long polls of 10 s (`mark.aws.session.POLL_S`)."""
 MIB = 1024.0
 SECONDS_PER_HOUR = 3600.0
-LEAN_ALARMS = 2
-"""Of a lean service: dead letters, a failed training. Its store's memory is no metric of AWS's."""
+LEAN_ALARMS = 4
+"""Of a lean service: dead letters, a failed training, a full store, a certificate that ends."""
 LOGS_OF_NODE = 3
 """Gateway, controller and store."""
 HOURS_PER_DAY = 24.0

@@ -5,6 +5,7 @@ The lease decides which it is (`mark.live.control.leader_election`): no vote, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,12 @@ class NodeStore:
         """True where it holds nothing, or no more than a part of what the leader does: it must not lead."""
         role = self._link.call("ROLE")
         return (role[0] == REPLICA and role[3] == LOADING) or int(self._link.call("DBSIZE")) == 0
+
+    @property
+    def memory_share(self) -> float:
+        """Of the memory that it may take, the share that it takes; 0 where nothing limits it."""
+        told: Any = self._link.call("INFO", "memory")
+        return float(told["used_memory"] / (told["maxmemory"] or math.inf))
 
     def lead(self) -> None:
         """Take writes. Does nothing where it does already."""

@@ -107,7 +107,7 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
             ),
         ),
         StoreUser.NODE: Access(
-            calls=("acl|getuser", "acl|setuser", "client|kill", "dbsize", "replicaof", "role")
+            calls=("acl|getuser", "acl|setuser", "client|kill", "dbsize", "info", "replicaof", "role")
         ),
         StoreUser.REPLICA: Access(calls=("ping", "psync", "replconf")),
     }

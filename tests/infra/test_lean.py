@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,6 +36,7 @@ from tests.infra.conftest import ACCOUNT, GRPC_PORT, LEAN, REGION, Template, by_
 from tests.infra.test_bill import BILLED, ELSEWHERE, FREE, count, the_one, types_in
 from tests.infra.test_templates import TAGS, UNTAGGED
 from tests.infra.test_templates import resources as all_resources
+from tests.store.tls import certificate
 
 PASSWORD = "p" * 64
 URL = f"rediss+lease://controller:{PASSWORD}@mark-shop-lease.us-east-1:6379?ssl_cert_reqs=none"
@@ -247,12 +249,28 @@ def test_a_node_starts_its_three_processes(script: str, tmp_path: Path) -> None:
     assert all("--read-only" in run and "--log-driver awslogs" in run for run in runs)
 
 
-def prepared(script: str, folder: Path, *, answers: bool = True) -> list[str]:
-    """Run what prepares a node's processes; the calls of `aws` and `docker pull`. answers: AWS does."""
-    prepare = script.partition("/usr/local/bin/mark-prepare <<'MARK'\n")[2].partition("MARK\n")[0]
-    prepare = prepare.replace("/run/mark", f"{folder}/run").replace("/etc/pki/tls/certs", str(folder))
+def made_certificate(folder: Path) -> dict[str, str]:
+    """A new chain and its key, as a secret holds them."""
+    folder.mkdir()
+    chain, key = certificate(folder)
+    return {"certificate": chain.read_text().strip(), "key": key.read_text().strip()}
+
+
+def prepared(
+    script: str, folder: Path, *, identity: Mapping[str, str] | None = None, runs: str = "prepare"
+) -> list[str]:
+    """Run what prepares a node's processes; the calls of `aws`, `docker pull` and `systemctl`.
+
+    identity: the certificate in its secret; None: AWS does not answer.
+    """
+    answers = identity is not None
+    for name in ("prepare", "renew"):
+        text = script.partition(f"/usr/local/bin/mark-{name} <<'MARK'\n")[2].partition("MARK\n")[0]
+        text = text.replace("/run/mark", f"{folder}/run").replace("/etc/pki/tls/certs", str(folder))
+        text = text.replace("/usr/local/bin/mark-prepare", f"bash {folder}/prepare")
+        (folder / name).write_text(text.replace("exec 2> >(tee /dev/console >&2)", ": "))
     (folder / "ca-bundle.crt").write_text("AUTHORITIES\n")
-    certificate = json.dumps({"certificate": "CHAIN", "key": "KEY"})
+    (folder / "identity.json").write_text(json.dumps(identity))
     noted = f'echo "$*" >> {folder}/calls'
     fakes = {
         "aws": f"""{noted}; {"" if answers else "exit 1"}
@@ -260,14 +278,15 @@ case "$*" in
   *mark-shop-store-controller*) echo '{PASSWORD}' ;;
   *mark-shop-store-agent*) echo agents ;;
   *mark-shop-token*) echo token ;;
-  *shop-tls*) echo '{certificate}' ;;
+  *shop-tls*) cat {folder}/identity.json ;;
 esac""",
         "docker": f"""case "$1" in
   image) test -e {folder}/pulled ;;
   pull) {noted}; {f"touch {folder}/pulled" if answers else "exit 1"} ;;
 esac""",
         "chown": ":",
-        "install": 'shift 3; case "$1" in -o) shift 2 ;; esac; mkdir -p "$1"',
+        "install": 'shift 3; case "$1" in -o) shift 2 ;; esac; mkdir -p "$@"',
+        "systemctl": noted,
         "jq": f"{sys.executable} -c \"import json,sys; print(json.load(sys.stdin)['$2'[1:]])\"",
         "sleep": ":",
     }
@@ -275,24 +294,51 @@ esac""",
         (folder / name).write_text(f"#!/bin/bash\n{body}\n")
         (folder / name).chmod(0o755)
     (folder / "calls").write_text("")
-    script_file = folder / "prepare.sh"
-    script_file.write_text(prepare.replace("exec 2> >(tee /dev/console >&2)", ": "))
     environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", str(script_file)], env=environment, capture_output=True, text=True, check=False)  # noqa: S603, S607
-    assert done.returncode == 0, done.stderr
+    done = subprocess.run(  # noqa: S603
+        ["bash", str(folder / runs)],  # noqa: S607
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Misconfigured(done.stderr)
     return (folder / "calls").read_text().splitlines()
 
 
+def let_a_minute_pass(folder: Path) -> None:
+    for kept in (folder / "run").glob("secret.*"):
+        os.utime(kept, (0, 0))
+
+
+def test_nodes_take_the_next_certificate_of_the_secret(script: str, tmp_path: Path) -> None:
+    first, second = (made_certificate(tmp_path / name) for name in ("first", "second"))
+    prepared(script, tmp_path, identity=first)
+    tls = tmp_path / "run/tls"
+    there = tls.stat().st_ino
+    for identity in (first, None, second):
+        let_a_minute_pass(tmp_path)
+        restarts = [one for one in prepared(script, tmp_path, identity=identity, runs="renew") if "restart" in one]
+        assert restarts == ["--no-block restart mark-store.service mark-gateway.service"] * (identity is second)
+    written = {name: (tls / f"{name}.pem").read_text().strip() for name in second}
+    assert written == second
+    assert tls.stat().st_ino == there, "containers that run see it, too"
+    let_a_minute_pass(tmp_path)
+    with pytest.raises(Misconfigured, match="KEY_VALUES_MISMATCH"):
+        prepared(script, tmp_path, identity={**first, "key": second["key"]}, runs="renew")
+    assert {name: (tls / f"{name}.pem").read_text().strip() for name in second} == second
+
+
 def test_a_process_of_a_node_starts_again_while_aws_does_not_answer(script: str, tmp_path: Path) -> None:
-    first = prepared(script, tmp_path)
+    first = prepared(script, tmp_path, identity=made_certificate(tmp_path / "made"))
     assert [one for one in first if one.startswith("pull")]
     run = tmp_path / "run"
     files = ("store.conf", "controller", "gateway", "tls/certificate.pem", "tls/key.pem")
     written = {name: (run / name).read_text() for name in files}
-    assert prepared(script, tmp_path, answers=False) == [], "what was read a moment ago is not read again"
-    for kept in run.glob("secret.*"):
-        os.utime(kept, (0, 0))
-    asked = prepared(script, tmp_path, answers=False)
+    assert prepared(script, tmp_path) == [], "what was read a moment ago is not read again"
+    let_a_minute_pass(tmp_path)
+    asked = prepared(script, tmp_path)
     assert asked, "a secret may have changed"
     assert all("get-secret-value" in one for one in asked), "the image is here"
     assert {name: (run / name).read_text() for name in files} == written
@@ -300,7 +346,8 @@ def test_a_process_of_a_node_starts_again_while_aws_does_not_answer(script: str,
 
 
 def test_the_store_of_a_node_gets_password_and_certificate_of_the_secrets(script: str, tmp_path: Path) -> None:
-    prepared(script, tmp_path)
+    identity = made_certificate(tmp_path / "made")
+    prepared(script, tmp_path, identity=identity)
     written = (tmp_path / "run/store.conf").read_text()
     conf = dict(line.split(" ", 1) for line in written.splitlines())
     assert (conf["masteruser"], conf["masterauth"], conf["port"]) == ("replica", PASSWORD, "0")
@@ -329,8 +376,8 @@ def test_the_store_of_a_node_gets_password_and_certificate_of_the_secrets(script
             link.call("GET", keys.of("spec"))
         link.close()
     assert conf["replicaof"] == "127.0.0.1 1", "it serves nobody before its controller says what it is"
-    assert (tmp_path / "run/tls/key.pem").read_text() == "KEY\n"
-    assert (tmp_path / "run/tls/authorities.pem").read_text() == "CHAIN\nAUTHORITIES\n"
+    assert (tmp_path / "run/tls/key.pem").read_text() == f"{identity['key']}\n"
+    assert (tmp_path / "run/tls/authorities.pem").read_text() == f"{identity['certificate']}\nAUTHORITIES\n"
 
 
 def environment_of(file: Path) -> dict[str, str]:

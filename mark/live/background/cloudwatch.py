@@ -45,12 +45,14 @@ def metric_line(
     return _line({"service": service, "model": now.model}, values, at)
 
 
-def service_line(service: str, *, usd_per_hour: float, failed_trainings: int, at: float) -> str:
-    """One line for all models of a service. at: epoch seconds.
+def service_line(
+    service: str, *, usd_per_hour: float, failed_trainings: int, at: float, beside: Mapping[str, float]
+) -> str:
+    """One line for all models of a service. at: epoch seconds. beside: further metrics.
 
     failed_trainings: models whose forecaster's last training failed. None is not sent: a metric costs while it is.
     """
-    values = {SPEND: usd_per_hour}
+    values = {SPEND: usd_per_hour, **beside}
     if failed_trainings:
         values[FAILED_TRAININGS] = float(failed_trainings)
     return _line({"service": service}, values, at)
@@ -74,18 +76,20 @@ def watch_metrics(
     holder: str,
     stop: threading.Event,
     shared: ServedModel | None = None,
+    beside: Callable[[float], Mapping[str, float]] = lambda _: {},
     record: Callable[[str | None], None] = lambda _: None,
 ) -> Iterator[str]:
     """A line for each model each minute while `holder` acts, and one for all of them, until `stop`.
 
     A minute that fails has no line, which is what an alarm waits for. `shared`: what models share, as it is
-    billed, which counts in the line for all. `record` gets the reason, None on success.
+    billed, which counts in the line for all. `beside`: further metrics of that line, at epoch seconds.
+    `record` gets the reason, None on success.
     """
     before: dict[str, ModelTraffic] = {}
     while True:
         lines: list[str] = []
         try:
-            lines, before = _minute(service, models, store, holder, before, shared)
+            lines, before = _minute(service, models, store, holder, before, shared, beside)
         except RetryLater as error:
             record(str(error))
         except Exception as error:  # whatever it is: it would end the metrics for good
@@ -105,6 +109,7 @@ def _minute(
     holder: str,
     before: Mapping[str, ModelTraffic],
     shared: ServedModel | None,
+    beside: Callable[[float], Mapping[str, float]],
 ) -> tuple[list[str], dict[str, ModelTraffic]]:
     """The lines of a minute, and the totals at its end; `before`: those at its start."""
     acts = store.leases.held_by() == holder
@@ -127,7 +132,13 @@ def _minute(
     ]
     failed = sum(_training_failed(known) for known in told.values())
     shared_usd = 0.0 if shared is None else spend(shared, MODEL.read(store, SHARED))
-    total = service_line(service, usd_per_hour=sum(spent.values()) + shared_usd, failed_trainings=failed, at=at)
+    total = service_line(
+        service,
+        usd_per_hour=sum(spent.values()) + shared_usd,
+        failed_trainings=failed,
+        at=at,
+        beside=beside(at),
+    )
     return [*lines, total], now
 
 

@@ -125,14 +125,14 @@ class StoreNode:
         passwords: AgentsPasswords | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store, self._address, self._leader, self._monotonic = store, address, leader, monotonic
+        self.store, self._address, self._leader, self._monotonic = store, address, leader, monotonic
         self._began_at = monotonic()
         self._name = name
         self.passwords = passwords
 
     def may_lead(self) -> bool:
         """False where its store lacks what the leader's holds; a store without data waits EMPTY_S."""
-        if not self._store.lacks_data:
+        if not self.store.lacks_data:
             return True
         try:
             if self._leader() != self._address:
@@ -143,17 +143,17 @@ class StoreNode:
 
     def lead(self) -> None:
         """Have its store take writes."""
-        self._store.lead()
+        self.store.lead()
 
     def resign(self) -> None:
         """Have its store take no more writes."""
-        self._store.resign()
+        self.store.resign()
 
     def follow(self) -> None:
         """Have its store be a replica of the leader's."""
         leader = self._leader()
         if leader != self._address:
-            self._store.follow(leader)
+            self.store.follow(leader)
 
     def beside(self, over: threading.Event) -> None:
         """Keep the name beside the ticks of the leading node."""

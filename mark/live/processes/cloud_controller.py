@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -39,6 +39,7 @@ from mark.domain.tensor import TensorSpec
 from mark.live.backend_specs import Tensors
 from mark.live.background.cloudwatch import watch_metrics
 from mark.live.background.failures import BackgroundFailures
+from mark.live.background.node_health import node_health
 from mark.live.clock import adopt_wall
 from mark.live.cloud_process import exit_after, own_address, required_variable
 from mark.live.control.entry import front_of
@@ -178,7 +179,9 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
         publish=publish,
         node=node,
     )
-    measuring = threading.Thread(target=_measure, args=(spec, store, holder, stop, failures), daemon=True)
+    certificate = environment.get("MARK_TLS_CERTIFICATE")
+    health = node and partial(node_health, node.store, Path(certificate) if certificate else None)
+    measuring = threading.Thread(target=_measure, args=(spec, store, holder, stop, failures, health), daemon=True)
     measuring.start()
     if node is not None and node.passwords is not None:
         threading.Thread(target=node.passwords.run, args=(stop,), daemon=True).start()
@@ -236,10 +239,12 @@ def _measure(
     holder: str,
     stop: threading.Event,
     failures: BackgroundFailures,
+    health: Callable[[float], Mapping[str, float]] | None,
 ) -> None:
     record = partial(failures.record, "sending metrics to CloudWatch")
+    beside = {} if health is None else {"beside": health}
     lines = watch_metrics(
-        spec.name, spec.models, store, holder=holder, stop=stop, shared=spec.shared, record=record
+        spec.name, spec.models, store, holder=holder, stop=stop, shared=spec.shared, record=record, **beside
     )
     for line in lines:
         sys.stdout.write(f"{line}\n")
