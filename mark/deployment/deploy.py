@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from mark.aws.account.linked_roles import linked_services, make_linked_roles
+from mark.aws.account.name_taken import require_name_is_free
 from mark.aws.account.preflight import manifest_type
 from mark.aws.errors import translated
 from mark.aws.names import name_of
@@ -40,7 +41,7 @@ from mark.deployment.stack_progress import finish, logged, settle
 from mark.deployment.synth import Synthesis, check_settings, synthesise
 from mark.deployment.zones import in_zones
 from mark.domain.documents import json_text
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.models.versions import shown
 from mark.domain.offering import Market
 from mark.live.local.first_price import ASK_ABOVE_USD_PER_HOUR, FirstPrice, first_price
@@ -81,6 +82,7 @@ def deploy(settings: Settings, *, yes: bool) -> None:
         synthesis = synthesise(settings)
         compared = compare(account.stacks, synthesis, service)
         refuse_stuck(compared)
+        _refuse_taken_name(compared, service, account.aws)
         refuse_images(settings, synthesis.models, account.aws)
         require_quota_of_front(settings, len(synthesis.models), account.aws)
         plans = tuple(with_change_sets(compared, account.stacks, synthesis, tags_of(settings)))
@@ -123,6 +125,16 @@ def _refuse_emulated(settings: Settings) -> None:
             f"{', '.join(emulated)}: an emulated backend answers zeros, on instances that are paid for; name what "
             "runs the model (service.serve[].backend), or take it out of service.serve"
         )
+
+
+def _refuse_taken_name(plans: Sequence[StackPlan], service: str, aws: Aws) -> None:
+    """Misconfigured where the account has the service in another region."""
+    if not any(plan.name == name_of(service, "launch") and plan.act == "create" for plan in plans):
+        return
+    try:
+        require_name_is_free(aws, name_of(service, "agent"))
+    except RetryLater as error:
+        note(f"IAM could not be asked whether another region has {service}: {error}")
 
 
 def _prepare_account(account: Account, settings: Settings, models: Sequence[LiveModel]) -> None:

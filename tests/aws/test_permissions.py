@@ -220,6 +220,8 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
         found |= {"head_object"}
     if "make_linked_roles(" in text:
         found |= {"create_service_linked_role"}
+    if "require_name_is_free(" in text:
+        found |= {"get_role"}
     if "read_quotas(" in text:
         found |= {"list_service_quotas"}
     if "available_zones" in text:

@@ -202,6 +202,7 @@ DEPLOYER = (
     Call("ec2", "TerminateInstances", "removal"),
     Call("ecr", "DescribeImages", "whether images are for the processors that run them", within="Images"),
     Call("iam", "CreateServiceLinkedRole", "AWS's own services act for the account"),
+    Call("iam", "GetRole", "whether another region has a service of this name", within="AgentsRole"),
     Call("resourcegroupstaggingapi", "GetResources", "removal: what else has the service's tag"),
     Call("route53", "ChangeResourceRecordSets", "removal: the nodes' name goes with them"),
     Call("route53", "ListResourceRecordSets", "removal: whether the nodes' name is there"),

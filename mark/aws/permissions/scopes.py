@@ -212,6 +212,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _always,
             "the service's bucket",
         ),
+        "AgentsRole": (lambda n: (n.role("agent"),), _always, "the role of instances, which an account has once"),
         "ControllersRoles": (
             lambda n: (n.role("controller"), n.role("node")),
             _always,
