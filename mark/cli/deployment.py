@@ -58,6 +58,9 @@ def deploy(
     *,
     trial: given.Trial = False,
     ask_above: given.AskAbove = None,
+    new_images: Annotated[
+        bool, typer.Option("--new-images", help="Take AWS's newest machine images: patches, drivers.")
+    ] = False,
     yes: given.Yes = False,
     config: given.Config = None,
 ) -> None:
@@ -72,7 +75,7 @@ def deploy(
     settings = given.settings_of(locals())
     from mark.deployment.deploy import deploy as roll_out
 
-    roll_out(settings, yes=yes)
+    roll_out(settings, yes=yes, new_images=new_images)
 
 
 def rotate(

@@ -35,6 +35,7 @@ from mark.deployment.deployment_plan import (
 )
 from mark.deployment.doctor_quotas import require_quota_of_front
 from mark.deployment.images import remedy_of, rollout_images, unfit_for_processors
+from mark.deployment.machine_images import newest_image
 from mark.deployment.show import EventLog, offerings_line, plan_document, plan_table
 from mark.deployment.spending import end_lines, refuse_past, spending_line
 from mark.deployment.stack_progress import finish, logged, settle
@@ -56,8 +57,9 @@ def show_difference(settings: Settings, *, as_json: bool) -> int:
     check_settings(settings)
     with open_account(settings) as account:
         synthesis = synthesise(in_zones(settings, account.stacks, account.aws))
-        plans = compare(account.stacks, synthesis, settings.service.name)
+        plans = _compared(account, synthesis, settings.service.name)
     changed = [plan for plan in plans if plan.act != "keep"]
+    _say_images(plans)
     if as_json:
         show_json({"stacks": plan_document(plans)})
     elif changed:
@@ -67,8 +69,30 @@ def show_difference(settings: Settings, *, as_json: bool) -> int:
     return 1 if changed else 0
 
 
-def deploy(settings: Settings, *, yes: bool) -> None:
-    """Make the account as the settings say, after a confirmation. Misconfigured where CloudFormation refuses."""
+def _compared(
+    account: Account, synthesis: Synthesis, service: str, *, new_images: bool = False
+) -> tuple[StackPlan, ...]:
+    """The plan; where AWS does not say which machine images are new, without them."""
+    try:
+        return compare(account.stacks, synthesis, service, newest_image(account.aws), new_images=new_images)
+    except RetryLater as error:
+        note(f"AWS could not be asked which machine images are new: {error}")
+        return compare(account.stacks, synthesis, service)
+
+
+def _say_images(plans: Sequence[StackPlan]) -> None:
+    """Name the stacks that stay on an older machine image."""
+    for plan in plans:
+        if plan.act == "keep":
+            for change in plan.images:
+                note(f"{plan.name}: a newer machine image is there, {change.differs}; `mark deploy --new-images`")
+
+
+def deploy(settings: Settings, *, yes: bool, new_images: bool = False) -> None:
+    """Make the account as the settings say, after a confirmation. Misconfigured where CloudFormation refuses.
+
+    new_images: also where nothing but AWS's machine image is new.
+    """
     service = settings.service.name
     check_settings(settings)
     _refuse_emulated(settings)
@@ -80,12 +104,13 @@ def deploy(settings: Settings, *, yes: bool) -> None:
             note(f"{service} is {paused.reason}: until then its controllers launch nothing")
         settings = in_zones(settings, account.stacks, account.aws)
         synthesis = synthesise(settings)
-        compared = compare(account.stacks, synthesis, service)
+        compared = _compared(account, synthesis, service, new_images=new_images)
         refuse_stuck(compared)
         _refuse_taken_name(compared, service, account.aws)
         refuse_images(settings, synthesis.models, account.aws)
         require_quota_of_front(settings, len(synthesis.models), account.aws)
         plans = tuple(with_change_sets(compared, account.stacks, synthesis, tags_of(settings)))
+        _say_images(plans)
         work = [plan for plan in plans if plan.act != "keep"]
         price = first_price(settings, synthesis.models)
         end = end_lines(settings, price.usd_per_hour)

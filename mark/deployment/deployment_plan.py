@@ -8,7 +8,7 @@ values of stacks that do not exist yet.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from mark.aws.stacks.cloudformation import (
     StackState,
     StackTemplate,
 )
+from mark.deployment.machine_images import image_changes
 from mark.deployment.synth import Synthesis
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
@@ -47,17 +48,32 @@ STORE_PASSWORD = re.compile(r"-password-[a-z]+(?:-(\d+))?$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackPlan:
-    """Planned change of one stack. `change_set`: for one that stands and changes; `state`: as it was found."""
+    """Planned change of one stack. `change_set`: for one that stands and changes; `state`: as it was found.
+
+    `images`: machine images that are newer than the stack's; any change of its template brings them.
+    """
 
     name: str
     act: Act
     changes: tuple[Change, ...] = ()
+    images: tuple[Change, ...] = ()
     state: StackState | None = None
     change_set: ChangeSet | None = None
 
 
-def compare(stacks: Stacks, synthesis: Synthesis, service: str) -> tuple[StackPlan, ...]:
-    """Differences between the account and the templates; changes nothing."""
+def compare(
+    stacks: Stacks,
+    synthesis: Synthesis,
+    service: str,
+    newest: Callable[[str], str] | None = None,
+    *,
+    new_images: bool = False,
+) -> tuple[StackPlan, ...]:
+    """Differences between the account and the templates; changes nothing.
+
+    newest: the machine image that a public parameter names now; None: nobody asks. new_images: stacks whose image
+    is not the newest are updated for that alone.
+    """
     there = {state.name: state for state in stacks.named(name_of(service, ""))}
     _refuse_reshaped(there, synthesis, service)
     extra = (state for state in there.values() if state.name not in synthesis.templates)
@@ -74,7 +90,13 @@ def compare(stacks: Stacks, synthesis: Synthesis, service: str) -> tuple[StackPl
             _refuse_renamed(before, template)
             _refuse_skipped(before, template)
             changes = tuple(template_changes(before, template))
-            plans.append(StackPlan(name=name, act="update" if changes else "keep", changes=changes, state=state))
+            images = tuple(image_changes(state, newest)) if newest is not None else ()
+            if changes or (images and new_images):
+                plans.append(
+                    StackPlan(name=name, act="update", changes=(*changes, *images), images=images, state=state)
+                )
+            else:
+                plans.append(StackPlan(name=name, act="keep", images=images, state=state))
     return tuple(plans)
 
 
@@ -95,7 +117,7 @@ def with_change_sets(
         else:
             differs = {change.resource: change.differs for change in plan.changes}
             changes = tuple(replace(change, differs=differs.get(change.resource, "")) for change in made.changes)
-            yield replace(plan, changes=changes, change_set=made)
+            yield replace(plan, changes=(*changes, *plan.images), change_set=made)
 
 
 def is_long(template: StackTemplate) -> bool:

@@ -18,6 +18,7 @@ from mark.domain.errors import Misconfigured
 from tests.aws.iam import NAMES, action_of, decided, reference
 
 PREFIXES = {
+    "MachineImages",
     *("LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Plans", "Reports"),
     *("LinkedRoles", "Mail", "MailIdentities"),
     "Trainings",

@@ -19,6 +19,7 @@ from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Change, StackEvent, Stacks, StackState, first_failure
 from mark.aws.stacks.lock import STALE_S, Holder, RolloutLock
 from mark.deployment.deployment_plan import StackPlan, compare, is_long, refuse_stuck, template_changes
+from mark.deployment.machine_images import newest_image
 from mark.deployment.show import plan_document, plan_table
 from mark.deployment.spending import Spending
 from mark.deployment.synth import Synthesis
@@ -301,3 +302,28 @@ def test_a_template_that_cdk_deployed_is_read_as_the_same(there: Aws, stacks: St
     wanted = template(Queue=QUEUE) | {"Metadata": {"Version": "2012-10-17"}}
     there.stacks.create_stack(StackName="mark-shop-events", TemplateBody=yaml.safe_dump(wanted))
     assert stacks.template("mark-shop-events") == wanted
+
+
+NEWEST = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+
+
+def test_a_newer_machine_image_is_told_and_taken_on_request_or_with_any_change(there: Aws) -> None:
+    """As CloudFormation answers (DescribeStacks, ResolvedValue), which moto leaves out."""
+    told = {"ParameterKey": "Image", "ParameterValue": NEWEST, "ResolvedValue": "ami-1"}
+    stack = {"StackName": "mark-shop-a", "StackStatus": "UPDATE_COMPLETE", "Parameters": [told]}
+    client: Any = SimpleNamespace(describe_stacks=lambda **_: {"Stacks": [stack]})
+    state = Stacks(SimpleNamespace(stacks=client)).state("mark-shop-a")  # type: ignore[arg-type]
+    stands: Any = SimpleNamespace(named=lambda _: (state,), template=lambda _: template())
+    changed = template(Queue={**QUEUE, "Properties": {"QueueName": "b"}})
+
+    def acts(wanted: dict[str, Any], newest: str, *, new_images: bool = False) -> tuple[str, list[str]]:
+        names = {NEWEST: newest}.__getitem__
+        [plan] = compare(stands, synthesis(a=wanted), "shop", names, new_images=new_images)
+        assert [change.differs for change in plan.images] == [f"ami-1 -> {newest}"] * (newest != "ami-1")
+        return plan.act, [change.resource for change in plan.changes]
+
+    assert acts(template(), "ami-1", new_images=True) == ("keep", [])
+    assert acts(template(), "ami-2") == ("keep", [])
+    assert acts(template(), "ami-2", new_images=True) == ("update", ["Image"])
+    assert acts(changed, "ami-2") == ("update", ["Queue", "Image"])
+    assert newest_image(there)(NEWEST).startswith("ami-")

@@ -212,6 +212,7 @@ DEPLOYER = (
     Call("ssm", "DeleteParameter", "the rollout is over"),
     Call("ssm", "DeleteParameter", "removal: a pause from outside goes with the service", within="OutsidePause"),
     Call("ssm", "GetParameter", "whether another rollout is under way"),
+    Call("ssm", "GetParameter", "which machine images are the newest", within="MachineImages"),
     _PAUSED,
     Call("ssm", "PutParameter", "no other rollout meanwhile"),
     Call("sts", "GetCallerIdentity", "whose credentials these are"),

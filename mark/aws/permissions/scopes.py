@@ -80,6 +80,12 @@ class Names:
         return f"arn:{self.partition}:iam::{self.account}:role/{name_of(self.service, part)}"
 
 
+def machine_images(names: Names) -> tuple[str, ...]:
+    """The public parameters that name AWS's newest machine images."""
+    kinds = ("ami-amazon-linux-latest", "ecs/optimized-ami")
+    return tuple(f"arn:{names.partition}:ssm:{names.region}::parameter/aws/service/{kind}/*" for kind in kinds)
+
+
 def _owned(names: Names) -> Conditions:
     return {"StringEquals": _tags("aws:ResourceTag", names)}
 
@@ -283,6 +289,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         ),
         "NewFunctions": (_functions, _made_for, "functions are tagged when they are made"),
         "NewMappings": (_everything, _mappings_of_own, NO_RESOURCE),
+        "MachineImages": (
+            machine_images,
+            _always,
+            "public parameters of AWS's that name its newest machine images",
+        ),
         "NewTemplates": (lambda n: n.ec2("launch-template"), _made_for, "templates are tagged when they are made"),
         "OutsidePause": (
             lambda n: (n.arn("ssm", f"parameter{pause_parameter(n.service)}"),),

@@ -62,7 +62,10 @@ class StackTemplate(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackState:
-    """A stack as it is now. `exports`: by name."""
+    """A stack as it is now. `exports`: by name.
+
+    `resolved`: parameter -> public parameter of Systems Manager, and what that was when the stack last changed.
+    """
 
     name: str
     id: str
@@ -70,6 +73,7 @@ class StackState:
     reason: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     exports: Mapping[str, str] = field(default_factory=dict)
+    resolved: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def busy(self) -> bool:
@@ -147,6 +151,11 @@ class Stacks:
             tags={tag["Key"]: tag["Value"] for tag in stack.get("Tags", [])},
             exports={
                 o["ExportName"]: o["OutputValue"] for o in outputs if "ExportName" in o and "OutputValue" in o
+            },
+            resolved={
+                p["ParameterKey"]: (p["ParameterValue"], p["ResolvedValue"])
+                for p in stack.get("Parameters") or []
+                if "ResolvedValue" in p
             },
         )
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import boundary_name, bucket_pattern, name_of, rollout_role
 from mark.aws.permissions.policies import PolicyDocument, Statement, policy_document, statements
-from mark.aws.permissions.scopes import NO_RESOURCE, Conditions, Names, linked_roles
+from mark.aws.permissions.scopes import NO_RESOURCE, Conditions, Names, linked_roles, machine_images
 from mark.aws.stacks.actions import stack_actions
 
 _SEEN = re.compile(r"(?<=:)Describe\w+")
@@ -23,11 +23,6 @@ ROLES_FOR = ("ec2", "ecs-tasks", "lambda", "scheduler")
 """Services that run as the service's roles."""
 GLOBAL_REGION = "us-east-1"
 """Where calls of Route 53 are, which knows no regions (IAM user guide, aws:RequestedRegion)."""
-IMAGES = (
-    "parameter/aws/service/ami-amazon-linux-latest/*",
-    "parameter/aws/service/ecs/optimized-ami/*",
-)
-"""The public parameters that name AWS's newest machine images."""
 
 
 LONGEST_POLICY = 6144
@@ -121,7 +116,7 @@ def _scopes(names: Names) -> Mapping[str, tuple[tuple[str, ...], Conditions, str
     tags: dict[str, str | list[str]] = {f"/{SERVICE}": names.service}
     return {
         "StackImages": (
-            tuple(f"arn:{names.partition}:ssm:{names.region}::{one}" for one in IMAGES),
+            machine_images(names),
             {},
             "templates name AWS's newest image",
         ),
