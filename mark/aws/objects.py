@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mark.aws.errors import code_of, translated
 from mark.aws.session import Aws
-from mark.domain.errors import MarkError
+from mark.domain.errors import MarkError, Misconfigured
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
 CHUNK_BYTES = 1 << 20
 
@@ -45,6 +49,23 @@ def holds_object(aws: Aws, bucket: str, key: str) -> bool:
             return False
         raise
     return True
+
+
+def empty_bucket(aws: Aws, bucket: str) -> int:
+    """Remove all objects for good; how many versions there were. Errors: MarkError, with AWS's own words."""
+    removed = 0
+    with translated():
+        for page in aws.objects.get_paginator("list_object_versions").paginate(Bucket=bucket):
+            there = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
+            names: list[ObjectIdentifierTypeDef] = [{"Key": o["Key"], "VersionId": o["VersionId"]} for o in there]
+            if not names:
+                continue
+            reply = aws.objects.delete_objects(Bucket=bucket, Delete={"Objects": names, "Quiet": True})
+            if failed := reply.get("Errors"):
+                key, why = failed[0].get("Key"), failed[0].get("Message")
+                raise Misconfigured(f"S3 does not remove {key} of {bucket}: {why}")
+            removed += len(names)
+    return removed
 
 
 def put_file(aws: Aws, bucket: str, key: str, path: Path) -> None:

@@ -110,12 +110,20 @@ def rotate(
     rotate_secrets(settings, tuple(names or ()), keep_old_s=keep_old, plan_only=plan)
 
 
-def destroy(*, yes: given.Yes = False, config: given.Config = None) -> None:
+def destroy(
+    *,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Reports, journals, logs and loose disks, too, for good."),
+    ] = False,
+    yes: given.Yes = False,
+    config: given.Config = None,
+) -> None:
     """Remove the service from the account.
 
-    Removes controllers, then instances, then the rest. The bucket and the logs stay.
+    Removes controllers, then instances, then the rest. The bucket and the logs stay, unless --all is given.
     """
     settings = given.settings_of(locals())
     from mark.deployment.destroy import destroy as remove
 
-    remove(settings, yes=yes)
+    remove(settings, yes=yes, everything=everything)

@@ -2,7 +2,8 @@
 
 Controllers and the group of gateways go first, since they would launch anew; then the instances end, by the tag of
 the service; then everything else goes, in the reverse of the order in which it came. Instances are looked for once
-more when nothing is left that could launch one. The archive (bucket and logs) stays.
+more when nothing is left that could launch one. The archive (bucket and logs) and disks that outlived their
+instances stay, unless all is to go. Images in ECR stay: others may run them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import time
 from collections.abc import Sequence
 
 from mark.aws.dns import remove_addresses, remove_all_addresses
-from mark.aws.ec2.inventory import loose_volumes
+from mark.aws.ec2.inventory import loose_volumes, remove_volumes
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import name_of
+from mark.aws.objects import empty_bucket
 from mark.aws.outside_pause import remove_pause
 from mark.aws.provision import end_instances
 from mark.aws.stacks.cloudformation import StackState
@@ -44,34 +46,38 @@ ORDER = (
     "network",
 )
 """Parts as they go. A stack that is unknown here, of another version, goes after those that launch."""
+BUCKET = "Bucket"
+"""Its logical name in the archive's stack."""
 LAUNCHING = ORDER[:4]
 """Those that launch, and the alarms, which import from them and would ring."""
 END_S, POLL_S = 600.0, 2.0
 """Time that instances may take to end."""
 
 
-def destroy(settings: Settings, *, yes: bool) -> None:
-    """Remove the service from the account, after a confirmation."""
+def destroy(settings: Settings, *, yes: bool, everything: bool = False) -> None:
+    """Remove the service from the account, after a confirmation. everything: its archive and loose disks, too."""
     service = settings.service.name
     with open_account(settings) as account, lock(account, service) as held:
         settle(account.stacks, service)
         stays = name_of(service, STAYS)
         going = in_order(account.stacks.named(name_of(service, "")), service)
-        if not going:
-            _end(account, service, EventLog(0))
-            remove_pause(account.aws, service)
-            show(f"nothing of {service} stands in account {account.id}, region {account.region}")
-            _say_what_is_left(account, service, stays)
-            _say_what_stays(account, stays, settings)
-            return
-        show(f"goes: its instances, and {', '.join(state.name for state in going)}")
-        _say_what_stays(account, stays, settings)
-        if not (yes or agreed(f"Remove {service} from account {account.id}, region {account.region}?")):
+        where = f"account {account.id}, region {account.region}"
+        archive = account.stacks.state(stays) if everything else None
+        if going:
+            show(f"goes: its instances, and {', '.join(state.name for state in going)}")
+        if archive is not None:
+            show(f"goes for good: {stays}, with all reports, journals and logs")
+        _say_what_stays(account, stays, settings, goes=everything)
+        if (going or everything) and not (yes or agreed(f"Remove {service} from {where}?")):
             show("nothing was changed")
             return
         remove_stacks(account, going, settings, held)
         remove_pause(account.aws, service)
-        show(f"the service {service} is gone from account {account.id}, region {account.region}")
+        if archive is not None:
+            remove_archive(account, archive)
+        if everything:
+            remove_volumes(account.aws, loose_volumes(account.aws, service))
+        show(f"the service {service} is gone from {where}" if going else f"nothing of {service} stands in {where}")
         _say_what_is_left(account, service, stays)
 
 
@@ -99,6 +105,16 @@ def remove_stacks(account: Account, going: Sequence[StackState], settings: Setti
         if state.name.endswith("-launch"):
             _end(account, service, log)
     _end(account, service, log)
+
+
+def remove_archive(account: Account, state: StackState) -> None:
+    """Remove bucket and logs for good. Interrupted, it goes on when it is called again."""
+    log = EventLog(1)
+    log.stack(state.name, "delete")
+    bucket = account.stacks.resources(state.name).get(BUCKET)
+    if bucket:
+        log.show_line(f"{bucket}: removed {plural(empty_bucket(account.aws, bucket), 'object')}")
+    finish(account.stacks, state.name, list(logged(account.stacks.remove(state), log)), gone=True)
 
 
 def _forget_name(account: Account, settings: Settings, state: StackState) -> None:
@@ -155,10 +171,13 @@ def names_in(arn: str) -> set[str]:
     return {arn, last, *re.split("[:/]", last), last.partition(":")[2]}
 
 
-def _say_what_stays(account: Account, stays: str, settings: Settings) -> None:
+def _say_what_stays(account: Account, stays: str, settings: Settings, *, goes: bool = False) -> None:
+    """Name the images of the settings, and the archive. goes: the archive does not stay."""
     if commands := [delete_command(image) for image in images_of(settings.rollout)]:
         show("stays: images in ECR, which cost what their size costs. These commands remove them:")
         show(*(f"  {command}" for command in commands))
+    if goes:
+        return
     state = account.stacks.state(stays)
     if state is None:
         show("stays of the stacks: nothing")
@@ -166,4 +185,4 @@ def _say_what_stays(account: Account, stays: str, settings: Settings) -> None:
     kept = [physical for _, physical in sorted(account.stacks.resources(stays).items()) if physical]
     shown = "\n".join(f"  {name}" for name in dict.fromkeys(kept))
     show(f"stays: the stack {stays}, which costs what its contents cost. A later deploy goes on with it.\n{shown}")
-    show(f"to remove that too: empty the bucket, then `aws cloudformation delete-stack --stack-name {stays}`")
+    show("to remove that too, for good: mark destroy --all")

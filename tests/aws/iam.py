@@ -33,6 +33,8 @@ NAMES = Names(
     webhook="mark/webhook",
 )
 RENAMED = {
+    "s3:DeleteObjects": "s3:DeleteObject",
+    "s3:ListObjectVersions": "s3:ListBucketVersions",
     "dynamodb:TransactWriteItems": "dynamodb:PutItem",
     "lambda:Invoke": "lambda:InvokeFunction",
     "s3:HeadObject": "s3:GetObject",

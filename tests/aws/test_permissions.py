@@ -35,7 +35,7 @@ BESIDE = {
         "ecr:GetDownloadUrlForLayer", "s3:GetObject", "secretsmanager:GetSecretValue",
     },
     "controller": LAUNCH,
-    "deployer": {"s3:ListBucket"},
+    "deployer": {"s3:DeleteObjectVersion", "s3:ListBucket"},
     "infer": LOGS,
     "interruption": LOGS | {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
     "node": {"dynamodb:ConditionCheckItem"},
@@ -213,6 +213,8 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
         found |= {"change_resource_record_sets", "list_resource_record_sets"}
     if "tagged_resources" in text:
         found |= {"get_resources"}
+    if "empty_bucket(" in text:
+        found |= {"list_object_versions", "delete_objects", "delete_volume"}
     if "loose_volumes" in text:
         found |= {"describe_volumes"}
     if "manifest_type(" in text:

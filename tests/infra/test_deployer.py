@@ -105,6 +105,7 @@ def test_people_ask_for_changes_of_the_services_stacks_and_hand_over_one_role() 
         "cloudformation", "ec2", "iam", "route53", "s3", "ssm"
     }  # fmt: skip
     assert {one for one in changes if one.startswith(("ec2:", "iam:"))} == {
+        "ec2:DeleteVolume",
         "ec2:TerminateInstances",
         "iam:CreateServiceLinkedRole",
         "iam:PassRole",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from mark.aws.ec2.launch import LIVE
 from mark.aws.ec2.tags import MODEL, OFFERING, PROFILE_OF, ROLE, SERVICE
 from mark.aws.errors import translated
 from mark.aws.session import Aws
+from mark.domain.errors import AlreadyDone
 from mark.domain.fleet import Role
 from mark.domain.offering import of_type
 
@@ -68,6 +70,13 @@ def loose_volumes(aws: Aws, service: str) -> tuple[str, ...]:
             ]
         )
         return tuple(sorted(volume["VolumeId"] for page in pages for volume in page["Volumes"]))
+
+
+def remove_volumes(aws: Aws, names: Iterable[str]) -> None:
+    """Remove these volumes, with what is on them; one that is gone is no failure."""
+    for name in names:
+        with suppress(AlreadyDone), translated():
+            aws.ec2.delete_volume(VolumeId=name)
 
 
 def public_addresses(aws: Aws, service: str, private: Iterable[str]) -> dict[str, str]:

@@ -307,6 +307,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _always,
             "the roles of the service's functions and of its schedules",
         ),
+        "OwnVolumes": (lambda n: n.ec2("volume"), _owned, "disks of the service"),
         "OwnTemplates": (lambda n: n.ec2("launch-template"), _owned, "templates of the service"),
         "Notice": (_objects(orphans_key), _always, "what was said of instances that no controller owns"),
         "Objects": (
