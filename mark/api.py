@@ -5,12 +5,14 @@ Errors that the user can do something about are MarkError, of which Misconfigure
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self, SupportsFloat, TypeVar, cast, overload
+from typing import Any, ParamSpec, Self, SupportsFloat, TypeVar, cast, overload
 
 from mark.config.served import settings_of_one
 from mark.config.service import ServedSettings
@@ -36,6 +38,7 @@ from mark.report.runs.run_verdict import verdict_of
 from mark.report.service.service_document import ServiceSimulateDocument, service_document
 from mark.report.service.service_page import render_service_notebook
 from mark.report.service.service_verdict import service_replay_verdict
+from mark.report.terminal import note
 from mark.report.terminal import progress as shown_progress
 from mark.simulator.service_run import ServiceRun
 from mark.simulator.traces.frames import Frame, trace_of_frame
@@ -61,8 +64,33 @@ Report = Callable[[str, float], None]
 Load = str | Path | Frame | Trace
 """A trace, or what `read_trace` takes."""
 
+_QUOTED_OR_FLAG = re.compile(r"`[^`]*`|(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
+_RENAMED = {"at": "at_s", "policy": "policies", "predictor": "forecaster", "rate": "load"}
+"""Keywords of flags that have another name."""
 _OF_THE_COMMAND = {"out", "policy", "trace"}
 """Settings of `mark simulate` that Python gives in another way."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Run = TypeVar("Run", ComparedRun, ServiceRun)
+
+
+def _names_keywords(call: Callable[P, T]) -> Callable[P, T]:
+    """The call, whose errors name keywords where the command's name flags; commands in them stay."""
+
+    def keyword(found: re.Match[str]) -> str:
+        flag = found[1]
+        return found[0] if flag is None else _RENAMED.get(flag, flag.replace("-", "_"))
+
+    @wraps(call)
+    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(*args, **kwargs)
+        except Misconfigured as error:
+            error.args = (_QUOTED_OR_FLAG.sub(keyword, str(error)),)
+            raise
+
+    return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +101,6 @@ class Drawing:
 
     def _repr_html_(self) -> str:
         return self.html
-
-
-Run = TypeVar("Run", ComparedRun, ServiceRun)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -166,10 +191,15 @@ class ServiceRuns(_Finished[ServiceRun]):
         rows = [{"policy": run["policy"], **model} for run in self.document["runs"] for model in run["models"]]
         return self._frame(rows)
 
+    def plot(self) -> Drawing:
+        """What each policy cost, by model, USD: a figure that a notebook shows."""
+        return Drawing(render_service_notebook(self.runs, self.now, drawn=True))
+
     def _repr_html_(self) -> str:
         return render_service_notebook(self.runs, self.now)
 
 
+@_names_keywords
 def read_trace(
     source: str | Path | Frame,
     *,
@@ -220,6 +250,7 @@ def simulate(
     progress: Report | None = None,
     **settings: Any,
 ) -> ServiceRuns: ...
+@_names_keywords
 def simulate(
     trace: Load | None = None,
     *,
@@ -237,6 +268,7 @@ def simulate(
     policies: names of `mark policies`, or all; left out, hedged and what a verdict compares it with. reference:
     compute reference and floor, too. config: a settings file, which the others override. progress: told what is
     being done and the share that is done; left out, a terminal shows a bar, and other output a line every 20 s.
+    Ctrl-C keeps the policies that had finished; `left_out` says so.
     settings: by the names of flags, such as `start_s=300` (seconds), `slo_ms=200` (milliseconds), `market="spot"`,
     or by their dotted names in docs/settings.md.
 
@@ -260,8 +292,9 @@ def simulate(
     replays = Replays.of(chosen, workload=_load(trace, chosen), compare=policies is None)
     left_out: list[str] = []
     with _told(progress) as report:
-        *_, runs = replays.run(report, tell=left_out.append, reference=reference)
-    return Runs(tuple(runs), replays.now, tuple(left_out))
+        finishing = replays.run(report, tell=left_out.append, reference=reference)
+        runs, stopped = _kept(finishing, len(replays.lineup.policies))
+    return Runs(tuple(runs), replays.now, (*left_out, *stopped))
 
 
 def _simulate_service(
@@ -278,10 +311,25 @@ def _simulate_service(
         compare=compare,
     )
     with _told(progress) as report:
-        *_, runs = replays.run(report)
-    return ServiceRuns(tuple(runs), replays.now, replays.lineup.left_out)
+        runs, stopped = _kept(replays.run(report), len(replays.lineup.policies))
+    return ServiceRuns(tuple(runs), replays.now, (*replays.lineup.left_out, *stopped))
 
 
+def _kept(finishing: Iterator[list[Run]], policies: int) -> tuple[list[Run], list[str]]:
+    """The runs; after Ctrl-C those that had finished, and a line about it. KeyboardInterrupt where none had."""
+    runs: list[Run] = []
+    try:
+        for runs in finishing:  # noqa: B007 - they are kept as they come
+            pass
+    except KeyboardInterrupt:
+        if not runs:
+            raise
+        note(text := f"interrupted: {len(runs)} of {policies} policies finished")
+        return runs, [text]
+    return runs, []
+
+
+@_names_keywords
 def forecast(
     trace: Load,
     *,
@@ -309,6 +357,7 @@ def forecast(
         return forecast_at(_load(trace, chosen), name, at_s, report).document
 
 
+@_names_keywords
 def plan(
     load: float | Load,
     *,
@@ -339,6 +388,7 @@ def plan(
     return plan_document(plan_for(chosen, rates, names))
 
 
+@_names_keywords
 def bound(
     trace: Load,
     *,
@@ -364,6 +414,7 @@ def bound(
         return bound_of(experiment, report)
 
 
+@_names_keywords
 def advise(
     trace: Load,
     *,

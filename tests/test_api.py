@@ -133,6 +133,22 @@ def test_what_is_no_trace_is_refused():
         mark.read_trace([1, 2, 3])
 
 
+def test_ctrl_c_keeps_the_policies_that_had_finished(mark):
+    def stop_at(policy: str):
+        def heard(what: str, _share: float) -> None:
+            if policy in what:
+                raise KeyboardInterrupt
+
+        return heard
+
+    options = RUN | {"duration_s": 60, "policies": ["hedged", "reactive"], "reference": False}
+    runs = api.simulate("load.csv.gz", **options, progress=stop_at("reactive"))
+    assert [run.result.policy for run in runs] == ["hedged"]
+    assert runs.left_out == ("interrupted: 1 of 2 policies finished",)
+    with pytest.raises(KeyboardInterrupt):
+        api.simulate("load.csv.gz", **options, progress=stop_at("hedged"))
+
+
 def test_its_examples_hold(mark):
     assert doctest.testmod(api).failed == 0
 
@@ -157,6 +173,8 @@ def test_rows_that_were_taken_out_are_not_counted_as_times():
         (lambda: api.plan(1.0, types=[5]), "types takes texts"),
         (lambda: api.simulate("x.csv", interrupt=[7]), "interrupt takes texts"),
         (lambda: api.simulate("x.csv", config=3), "config= takes the path"),
+        (lambda: api.plan(-1.0, model="inception-v3"), "load must be 0 rps or more"),
+        (lambda: api.simulate("x.csv", interrupt=["7"]), "interrupt '7' must read MINUTE:SHARE"),
     ],
 )
 def test_what_python_gives_wrong_is_one_line(call, says):

@@ -9,7 +9,7 @@ from mark.domain.billing.costs import CostUsd
 from mark.domain.objective import Slo
 from mark.report.live.service_rehearsal import ServiceComparison
 from mark.report.service.placement_plot import MOST_LANES, pictured
-from mark.report.service.service_page import MOST_INSTANCES, render_service_report
+from mark.report.service.service_page import MOST_INSTANCES, render_service_notebook, render_service_report
 from mark.report.service.service_tables import around_sentence
 from mark.simulator.results import ServedCounts
 from mark.simulator.service_run import ModelRun, ServiceRun
@@ -108,3 +108,14 @@ def test_a_live_service_stands_beside_its_replay_and_is_nowhere_without_one() ->
     assert "&lt;a&gt;, in time</th><td>97.00 %</td><td>100.00 %</td>" in text
     assert "total +20.0 %, in time at most 3.00 points (&lt;a&gt;)" in text
     assert "Served live" not in render_service_report([HEDGED], command="mark simulate")
+
+
+@needs_browser
+@seen_by_readers
+def test_what_each_policy_cost_can_be_read_in_a_notebook(tmp_path: Path, width: int, dark: bool) -> None:
+    runs = (HEDGED, replace(HEDGED, policy="fleet-per-model", commitments_usd=-10 * USD_A_MONTH))
+    drawn = render_service_notebook(runs, drawn=True)
+    page = '<!doctype html><meta name="color-scheme" content="light dark"><body style="margin:0">'
+
+    look_at(tmp_path, page + drawn, width=width, dark=dark).check(dark=dark)
+    assert all(name in drawn for name in ("ranker-3", "shared by all", "fleet-per-model"))

@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from mark.report.cost_bars import ROW_IN, Part, draw_cost_bars
 from mark.report.figures import (
     INK,
     OTHER,
@@ -29,7 +30,7 @@ from mark.report.figures import (
     percents,
     time_axis,
 )
-from mark.report.formatting import format_duration, format_rps, percent, usd
+from mark.report.formatting import format_duration, format_rps, percent
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.series import (
     MAX_POINTS,
@@ -194,37 +195,18 @@ def _draw_accuracy(axes: Axes, accuracy: Steps, *, end_s: float) -> None:
 
 def cost_figure(runs: Labelled, *, prefix: str, width_in: float = WIDTH_IN) -> str:
     """One bar a run, cost of serving and overhead on top of it, the two lower limits drawn across the bar."""
-    is_narrow = width_in < WIDTH_IN
+    parts = [
+        Part(
+            name,
+            [getattr(run.result.cost, field) for _, run in runs],
+            *((OTHER, "////") if field == "overhead" else (SERIES[number], "")),
+        )
+        for number, (field, name) in enumerate(COMPONENTS)
+    ]
     with drawing_rules(prefix):
-        figure, (axes,) = new_figure(0.95 + 0.42 * len(runs), width_in=width_in)
-        legend: list[Patch | Line2D] = []
-        left = np.zeros(len(runs))
-        rows = np.arange(len(runs))
-        for number, (field, name) in enumerate(COMPONENTS):
-            amounts = np.array([getattr(run.result.cost, field) for _, run in runs])
-            last = field == "overhead"
-            style: dict[str, Any] = {
-                "facecolor": OTHER if last else SERIES[number],
-                "hatch": "////" if last else "",
-                "edgecolor": SURFACE,
-                "linewidth": 0.6,
-            }
-            axes.barh(rows, amounts, left=left, height=0.62, **style)
-            legend.append(Patch(label=name, **style))
-            left = left + amounts
-        for row, total in zip(rows, left, strict=True):
-            axes.annotate(
-                f"{usd(float(total))} USD", (float(total), float(row)), (5, 0), textcoords="offset points",
-                va="center", color=INK,
-            )  # fmt: skip
+        figure, (axes,) = new_figure(0.95 + ROW_IN * len(runs), width_in=width_in)
+        legend: list[Patch | Line2D] = [*draw_cost_bars(axes, [label for label, _ in runs], parts)]
         legend += _draw_limits(axes, [run for _, run in runs])
-        axes.set_yticks(rows, [label for label, _ in runs])
-        axes.set_ylim(len(runs) - 0.5, -0.5)
-        axes.set_xlim(0, (1.45 if is_narrow else 1.16) * max(1e-9, float(left.max())))
-        axes.set_xlabel("cost of the run (USD)", color=INK)
-        axes.xaxis.set_major_locator(MaxNLocator(4 if is_narrow else 8))
-        axes.grid(visible=False, axis="y")
-        axes.tick_params(axis="y", length=0)
         add_legend(figure, columns=6, handles=legend)
         return inline_svg(figure, prefix=prefix, description="Cost by component and policy")
 

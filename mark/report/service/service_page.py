@@ -59,10 +59,22 @@ def render_service_report(
     )
 
 
-def render_service_notebook(runs: Sequence[ServiceRun], now: Present = SAGEMAKER) -> str:
-    """Verdict, table and notes as a part of another page, such as a notebook, whose style it leaves alone."""
+def render_service_notebook(runs: Sequence[ServiceRun], now: Present = SAGEMAKER, *, drawn: bool = False) -> str:
+    """Verdict, table and notes as a part of another page, such as a notebook, whose style it leaves alone.
+
+    drawn: what each policy cost, by model, as a figure instead.
+    """
+    costs = ""
+    if drawn:
+        # matplotlib takes a second to import and only a figure needs it
+        from mark.report.figures import wide_and_narrow  # noqa: PLC0415
+        from mark.report.service.cost_plot import service_cost_figure  # noqa: PLC0415
+
+        costs = trusted(wide_and_narrow(partial(service_cost_figure, runs), "service-cost"))
     template = make_environment(unbroken=unbroken).get_template("notebook.html.j2")
-    return template.render(_compared(runs, now), table="service_table.html.j2", bought="", changes_at="", costs="")
+    return template.render(
+        _compared(runs, now), table="service_table.html.j2", bought="", changes_at="", costs=costs
+    )
 
 
 def _compared(runs: Sequence[ServiceRun], now: Present) -> dict[str, Any]:

@@ -65,10 +65,10 @@ def models_table(run: ServiceRun) -> Table:
 
 def by_money(run: ServiceRun) -> tuple[ModelRun, ...]:
     """The models, the dearest first."""
-    return tuple(sorted(run.models, key=lambda model: (-_usd(model), model.model)))
+    return tuple(sorted(run.models, key=lambda model: (-usd_of(model), model.model)))
 
 
-def _usd(model: ModelRun) -> float:
+def usd_of(model: ModelRun) -> float:
     """What it costs, with its part of the rent of shared instances."""
     return model.cost.total + model.shared_usd
 
@@ -80,7 +80,7 @@ def model_cells(run: ServiceRun, model: ModelRun) -> tuple[str, ...]:
         attained = f"{attained} of {model.served.total}"
     return (
         model.model,
-        monthly_usd(a_month(_usd(model), run.duration_s)),
+        monthly_usd(a_month(usd_of(model), run.duration_s)),
         format_rps(model.mean_rps),
         attained if model.keeps_objective else f"{attained} MISSED",
         f"{percent(model.slo.target)} in {format_duration(model.slo.judged_s)}",
