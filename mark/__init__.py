@@ -7,6 +7,7 @@ _OF_API = (
     "MarkError",
     "Misconfigured",
     "Runs",
+    "Service",
     "ServiceRuns",
     "Trace",
     "advise",

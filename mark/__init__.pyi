@@ -1,6 +1,7 @@
 from mark.api import MarkError as MarkError
 from mark.api import Misconfigured as Misconfigured
 from mark.api import Runs as Runs
+from mark.api import Service as Service
 from mark.api import ServiceRuns as ServiceRuns
 from mark.api import Trace as Trace
 from mark.api import advise as advise

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -20,6 +20,7 @@ from mark.config.settings import Settings
 from mark.config.short_names import settings_named
 from mark.domain.errors import MarkError, Misconfigured
 from mark.extras import require_extra
+from mark.live.local.running import Running
 from mark.offline.advise import AdviceDocument, AdviceOptions, advice_on
 from mark.offline.bound import BoundDocument, bound_of
 from mark.offline.experiments import make_experiment
@@ -49,6 +50,7 @@ __all__ = [
     "MarkError",
     "Misconfigured",
     "Runs",
+    "Service",
     "ServiceRuns",
     "Trace",
     "advise",
@@ -451,6 +453,45 @@ def advise(
     options = AdviceOptions(days=days, savings_plan=savings_plan, given=given, file=str(config or "mark.yaml"))
     with _told(progress) as report:
         return advice_on(chosen, options, workload, report)
+
+
+class Service:
+    """A service on this machine with an emulated AWS, as `mark up` starts it: for tests of what asks it.
+
+    config: a settings file, or the same document as a dict, whose paths count from the working directory; left
+    out, the models that `mark up` serves. settings: override it, by names as of `simulate`. `service.port: 0` and
+    `service.status_port: 0` take free ports; services of one name exclude each other. The extra local has what it
+    needs.
+
+    Raises Misconfigured, one line.
+
+    >>> service = Service({"service": {"name": "shop-tests", "prot": 0}})
+    Traceback (most recent call last):
+    mark.domain.errors.Misconfigured: settings: unknown key in service 'prot'; did you mean 'port'?
+    """
+
+    @_names_keywords
+    def __init__(self, config: str | Path | Mapping[str, Any] | None = None, **settings: Any) -> None:
+        require_extra("local", "mark.Service")
+        if not isinstance(config, str | Path | Mapping | None):
+            raise Misconfigured(f"config= takes the path of a settings file or what it holds, not {config!r:.60}")
+        self._settings = settings_named(settings, Path(config) if isinstance(config, str | Path) else config)
+
+    @contextmanager
+    def up(self) -> Iterator[Running]:
+        """The service while a `with` block runs; afterwards it is down, after an exception, too.
+
+        Ask it at `gateway`, a URL; `models` has `name` and `example`, a request's body, of each. `token` is None
+        where none is needed, `status_page` a URL for people. Raises Misconfigured where it cannot start.
+
+        >>> with Service("mark.yaml").up() as service:  # doctest: +SKIP
+        ...     requests.post(f"{service.gateway}/v2/models/digits/infer", json=service.models[0]["example"])
+        """
+        # a service takes long to import, and only this needs it
+        from mark.live.commands.up import service_up  # noqa: PLC0415
+
+        with service_up(self._settings, yes=True) as running:
+            yield running
 
 
 def _chosen(caller: str, config: str | Path | None, given: dict[str, Any]) -> Settings:

@@ -174,6 +174,10 @@ def test_rows_that_were_taken_out_are_not_counted_as_times():
         (lambda: api.simulate("x.csv", interrupt=[7]), "interrupt takes texts"),
         (lambda: api.simulate("x.csv", config=3), "config= takes the path"),
         (lambda: api.plan(-1.0, model="inception-v3"), "load must be 0 rps or more"),
+        (lambda: api.Service({"service": {"port": "many"}}), "settings: service.port"),
+        (lambda: api.Service({"models": object()}), "settings hold what no file can"),
+        (lambda: api.Service("no.yaml"), "cannot read the configuration no.yaml"),
+        (lambda: api.Service(5), "config= takes the path of a settings file or what it holds, not 5"),
         (lambda: api.simulate("x.csv", interrupt=["7"]), "interrupt '7' must read MINUTE:SHARE"),
     ],
 )

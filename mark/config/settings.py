@@ -300,23 +300,25 @@ class Settings(Part):
     rollout: RolloutSettings = Field(RolloutSettings(), description="The service in an AWS account.")
 
 
-def load_settings(config: Path | None, flags: Mapping[str, tuple[str, Any]]) -> Settings:
+def load_settings(config: Path | Mapping[str, Any] | None, flags: Mapping[str, tuple[str, Any]]) -> Settings:
     """The settings of `config` (none: the defaults) under `flags`.
 
+    config: a file, or what one in the working directory holds.
     `flags` maps a key such as `objective.target` to the flag's name and its value; None and an empty list were not
     given. Misconfigured, one line, where the file cannot be read or a value is wrong.
     """
-    tree = _read(config) if config else {}
+    name = str(config) if isinstance(config, Path) else "settings"
+    tree = _read(config) if isinstance(config, Path) else _anchored(_as_read(config or {}), Path())
     given = {key: flag for key, (flag, value) in flags.items() if value is not None and value != []}
     for key, (_, value) in flags.items():
         if key in given:
-            _put(tree, key, value, str(config))
+            _put(tree, key, value, name)
             _put_in_models(tree, key, value)
     _inherit(tree)
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        raise _refusal(error.errors()[0], given, config) from error
+        raise _refusal(error.errors()[0], given, name) from error
 
 
 def settings_anywhere(settings: Settings) -> str:
@@ -418,6 +420,15 @@ def _read(config: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise Misconfigured(f"{config}: a configuration holds keys and values, such as model: inception-v3")
     return _anchored(tree, config.parent)
+
+
+def _as_read(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy with the values that a file has: lists, numbers and texts."""
+    try:
+        found: dict[str, Any] = json.loads(json.dumps(dict(config), default=os.fspath))
+    except (TypeError, ValueError) as error:
+        raise Misconfigured(f"settings hold what no file can: {error}") from error
+    return found
 
 
 def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -528,7 +539,7 @@ def _served(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from (one for one in (served if isinstance(served, list) else ()) if isinstance(one, dict))
 
 
-def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None) -> Misconfigured:
+def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: str) -> Misconfigured:
     """The first thing that is wrong, in one line that names the flag, or the file and its key."""
     path = tuple(part for part in error["loc"])
     key = ".".join(str(part) for part in path)
@@ -538,7 +549,7 @@ def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None)
     if error["type"] == "extra_forbidden":
         parent = ".".join(str(part) for part in path[:-1])
         kind = f"key in {parent}" if parent else "key"
-        return Misconfigured(f"{flag or config or 'settings'}: {unknown(kind, str(path[-1]), _keys(path[:-1]))}")
+        return Misconfigured(f"{flag or config}: {unknown(kind, str(path[-1]), _keys(path[:-1]))}")
     if error["type"] == "missing":
         return Misconfigured(f"{where} is missing")
     choices = _choices(path)

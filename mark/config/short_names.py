@@ -53,10 +53,10 @@ SETTINGS = {
 """Short names and the settings that they stand for."""
 
 
-def settings_named(given: Mapping[str, Any], config: Path | None = None) -> Settings:
-    """Settings by their short or dotted names, over those of a file. Misconfigured where a name or value is wrong.
+def settings_named(given: Mapping[str, Any], config: Path | Mapping[str, Any] | None = None) -> Settings:
+    """Settings by their short or dotted names, over those of a file or of what it holds.
 
-    A value of None is not given.
+    A value of None is not given. Misconfigured where a name or value is wrong.
     """
     for name in given:
         if not ("." in name or name in SETTINGS or name in Settings.model_fields):

@@ -14,7 +14,9 @@ from typing import Any
 
 import boto3
 import pytest
+import yaml
 
+from mark import Misconfigured, Service
 from mark.aws.names import name_of
 from mark.controller.journal import read_journal
 from mark.domain.clock import ClockAnchor
@@ -51,13 +53,23 @@ def due_at() -> float:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory, due_at: float) -> Iterator[Rig]:
-    with rig(tmp_path_factory.mktemp("kept"), "kept") as made:
-        made.up(CONFIG.format(name=made.name, hour=time.gmtime(due_at).tm_hour))
-        yield made
-        state = controls(made).state()
-        assert state["callers"]["report"]
-        assert state["permissions"]["refused"] == {}
-        made.mark("down", "--name", made.name)
+    """The service as Python starts it from a dict; it ends with an exception."""
+    with rig(tmp_path_factory.mktemp("kept"), "kept") as made, pytest.MonkeyPatch.context() as patch:
+        for name in ("MARK_STATE", "MARK_CACHE"):
+            patch.setenv(name, made.environment[name])
+        text = CONFIG.format(name=made.name, hour=time.gmtime(due_at).tm_hour)
+        service = Service(yaml.safe_load(made.config(text).read_text()))
+        with pytest.raises(ZeroDivisionError), service.up() as found:  # noqa: PT012 - it ends what is up
+            url = f"{found.gateway}/v2/models/{found.models[0]['name']}/infer"
+            assert fetch(url, found.models[0]["example"])[0] == 200
+            with pytest.raises(Misconfigured, match="the service kept is up already"), service.up():
+                pass
+            yield made
+            state = controls(made).state()
+            assert state["callers"]["report"]
+            assert state["permissions"]["refused"] == {}
+            raise ZeroDivisionError
+        made.assert_gone()
         made.assert_gone()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -34,8 +35,10 @@ def test_a_pause_ends_what_costs_and_going_on_brings_it_back(home: Rig) -> None:
     told = home.ask("pause")
     assert (told["heard"], told["instances_left"]) == (True, 0)
     assert not home.instances("pending", "running", "stopping", "stopped")
-    refused = load(home)
-    assert refused["by"]["shed"] == refused["sent"]
+    refused = home.mark("load", "--rate", "20", "--duration", "2", "--name", home.name, "--json")
+    assert refused.status == 1, "nobody was answered"
+    counts = json.loads(refused.out)
+    assert counts["by"]["shed"] == counts["sent"]
     assert "Nothing is rented" in home.mark("status", "--name", home.name).out
 
     assert home.ask("pause", "--off")["paused"] is False

@@ -177,11 +177,11 @@ from pathlib import Path
 import numpy as np
 
 from mark.live.commands.load import send
-from mark.live.commands.rehearsal import service
+from mark.live.commands.up import service_up
 from mark.config.settings import load_settings
 
 try:
-    with service(load_settings(Path(sys.argv[1]), {})) as running:
+    with service_up(load_settings(Path(sys.argv[1]), {}), hold=True) as running:
         print(running.pid, flush=True)
         send(running, running.models[0], np.arange(0.0, 60.0, 0.1), speed=1.0)
 except KeyboardInterrupt:

@@ -23,7 +23,8 @@ from mark.controller.journal import Tick, read_journal
 from mark.domain.offering import Market
 from mark.domain.orders import LaunchRefused, SpotWarned
 from mark.live.commands.load import LoadDocument
-from mark.live.commands.rehearsal import drive, service
+from mark.live.commands.rehearsal import drive
+from mark.live.commands.up import service_up
 from mark.live.local.emulator_client import EmulatedControls
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import write_trace
@@ -83,7 +84,7 @@ def rehearse(asked: Scarcity) -> Figures:
     """Bring the service up, take its capacity and its spot instances away, and count."""
     with tempfile.TemporaryDirectory(prefix="mark-scarcity-") as folder:
         settings = _settings(asked, Path(folder) / "trace.csv.gz")
-        with service(settings) as running:
+        with service_up(settings, hold=True) as running:
             store, controls = (
                 ServiceStore(connect(running.store), running.name),
                 EmulatedControls(running.aws_endpoint),

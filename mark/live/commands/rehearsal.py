@@ -18,7 +18,6 @@ from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
 from mark.domain.orders import Launch, Order, WarmLambda
-from mark.live.commands.down import end
 from mark.live.commands.load import (
     LoadDocument,
     LoadOptions,
@@ -28,7 +27,7 @@ from mark.live.commands.load import (
     load_document,
     send,
 )
-from mark.live.commands.up import heeding_ends, start
+from mark.live.commands.up import service_up
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.running import Running
 from mark.live.status.watch import live_table, view_of
@@ -77,7 +76,7 @@ class OrderLog:
 def rehearse(settings: Settings) -> Rehearsed:
     """Replay the slice that the settings describe, then drive it through the live service."""
     result, replay_orders = replay_slice(settings)
-    with service(settings) as running:
+    with service_up(settings, hold=True) as running:
         began_at = ServiceStore(connect(running.store), running.name).clock().service_at
         (load,) = drive(running, [settings], show_live=False)
         end_at = began_at + result.duration_s  # the clock goes on until the last answer, and after it
@@ -108,17 +107,6 @@ def replay_slice(settings: Settings) -> tuple[RunResult, OrderCounts]:
     with progress() as report:
         result = experiment.run(policy, overrides=chosen_overrides(settings), open_journal=keep, progress=report)
     return result, order_counts(log.rows, result.start_at)
-
-
-@contextmanager
-def service(settings: Settings) -> Iterator[Running]:
-    """The service up, its clock standing still; down again afterwards, whatever happens."""
-    with heeding_ends():
-        running = start(settings, hold=True)
-        try:
-            yield running
-        finally:
-            end(running.pid)
 
 
 def drive(running: Running, models: Sequence[Settings], *, show_live: bool) -> list[LoadDocument]:

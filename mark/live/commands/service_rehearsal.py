@@ -9,7 +9,8 @@ from mark.config.settings import Settings
 from mark.controller.placement_journal import PlacementDecision, PlacementHeader, PlacementJournal, read_placements
 from mark.domain.demand import UNIT_S
 from mark.domain.host_spec import SHARED
-from mark.live.commands.rehearsal import drive, service
+from mark.live.commands.rehearsal import drive
+from mark.live.commands.up import service_up
 from mark.live.local.running import Running
 from mark.live.status.watch import view_of
 from mark.offline.experiments import warm_engine
@@ -39,7 +40,7 @@ def rehearse_service(settings: Settings, *, show_live: bool = True) -> ServiceCo
     Misconfigured where the models' slices differ.
     """
     replay, replayed = replay_slice(settings)
-    with service(settings) as running:
+    with service_up(settings, hold=True) as running:
         began_at = ServiceStore(connect(running.store), running.name).clock().service_at
         loads = drive(running, [own for own, _ in each_seeded(settings)], show_live=show_live)
         status = view_of(running).status(until=began_at + replay.duration_s)

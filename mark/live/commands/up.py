@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mark.config.service import Mode, ServiceSettings
 from mark.config.settings import Settings, process_environment
@@ -39,21 +40,37 @@ POLL_S = 0.05
 
 def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = False, yes: bool = False) -> None:
     """Start the service and say where it is; attached, watch it until Ctrl-C, which ends it."""
+    if detach:
+        with heeding_ends():
+            running, _ = start(settings, hold=hold, yes=yes)
+            _show(running, as_json=as_json)
+        return
+    with suppress(KeyboardInterrupt), service_up(settings, hold=hold, yes=yes) as running:
+        _show(running, as_json=as_json)
+        watch_service(running)
+
+
+@contextmanager
+def service_up(settings: Settings, *, hold: bool = False, yes: bool = False) -> Iterator[Running]:
+    """The service up; down again afterwards, whatever happens. hold: its clock stands still until a load comes."""
     with heeding_ends():
-        running = start(settings, hold=hold, yes=yes)
-        if detach:
-            _show(running, as_json=as_json)
-            return
+        running, supervisor = start(settings, hold=hold, yes=yes)
         try:
-            _show(running, as_json=as_json)
-            watch_service(running)
-        except KeyboardInterrupt:
+            yield running
+        finally:
             end(running.pid)
+            supervisor.wait()
 
 
 @contextmanager
 def heeding_ends() -> Iterator[None]:
-    """Meanwhile SIGTERM and a closed terminal are what Ctrl-C is, so that whoever started a service ends it."""
+    """Meanwhile SIGTERM and a closed terminal are what Ctrl-C is, so that whoever started a service ends it.
+
+    Only the main thread can hear them: another changes nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores it
     for number in handled:
@@ -65,7 +82,7 @@ def heeding_ends() -> Iterator[None]:
             signal.signal(number, before[number])
 
 
-def start(settings: Settings, *, hold: bool = False, yes: bool = False) -> Running:
+def start(settings: Settings, *, hold: bool, yes: bool) -> tuple[Running, subprocess.Popen[bytes]]:
     """Start the service and wait until it is ready; Ctrl-C meanwhile ends what was started."""
     own = settings.service  # what can be known to be wrong is said before anything starts
     if not is_loopback(own.host) and own.tls_certificate is None:
@@ -89,7 +106,7 @@ def start(settings: Settings, *, hold: bool = False, yes: bool = False) -> Runni
         supervisor = _spawn(folder, lock, hold=hold)
         lock.publish(supervisor.pid)
     try:
-        return _wait_ready(folder, supervisor)
+        return _wait_ready(folder, supervisor), supervisor
     except KeyboardInterrupt:
         end(supervisor.pid)
         raise
