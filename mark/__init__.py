@@ -6,6 +6,7 @@ __version__ = "0.1.0"
 _OF_API = (
     "MarkError",
     "Misconfigured",
+    "Model",
     "Runs",
     "Service",
     "ServiceRuns",

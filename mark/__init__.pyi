@@ -1,5 +1,6 @@
 from mark.api import MarkError as MarkError
 from mark.api import Misconfigured as Misconfigured
+from mark.api import Model as Model
 from mark.api import Runs as Runs
 from mark.api import Service as Service
 from mark.api import ServiceRuns as ServiceRuns

@@ -14,11 +14,14 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self, SupportsFloat, TypeVar, cast, overload
 
+from mark.catalog.load import read_text
+from mark.catalog.schema import parse_profiles
+from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.config.served import settings_of_one
 from mark.config.service import ServedSettings
 from mark.config.settings import Settings
 from mark.config.short_names import settings_named
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.extras import require_extra
 from mark.live.local.running import Running
 from mark.offline.advise import AdviceDocument, AdviceOptions, advice_on
@@ -26,6 +29,7 @@ from mark.offline.bound import BoundDocument, bound_of
 from mark.offline.experiments import make_experiment
 from mark.offline.forecast.forecasters import check_predictor
 from mark.offline.forecast.show import ShownForecast, forecast_at
+from mark.offline.own_model.init_from_target import InitOptions, measured_model
 from mark.offline.plan import forecast_of_rate, forecast_of_trace, plan_document, plan_for
 from mark.offline.simulate import Replays
 from mark.offline.simulate_service import ServiceReplays
@@ -49,6 +53,7 @@ from mark.simulator.workload import Workload
 __all__ = [
     "MarkError",
     "Misconfigured",
+    "Model",
     "Runs",
     "Service",
     "ServiceRuns",
@@ -93,6 +98,73 @@ def _names_keywords(call: Callable[P, T]) -> Callable[P, T]:
             raise
 
     return told
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that brings its profiles along: `model=` takes it where it takes a name."""
+
+    name: str
+    #: Its profile file.
+    profile: Path
+    #: File of its objective and needs; None for those of a shipped model of that name.
+    models: Path | None = None
+
+    @classmethod
+    @_names_keywords
+    def from_profile(cls, path: str | Path, *, name: str | None = None, models: str | Path | None = None) -> Model:
+        """The model of a profile file, such as `mark profile --out` writes.
+
+        name: of one, where the file has several. models: file of its objective and needs, such as `mark init`
+        writes; left out, model.json beside the profile, where there is one. Raises Misconfigured, one line.
+        """
+        profile = Path(path)
+        names = dict.fromkeys(one.model for one in parse_profiles(read_text(profile), str(profile)))
+        if name is not None and name not in names:
+            raise unknown(f"model in {profile}", name, names)
+        if name is None and len(names) != 1:
+            raise Misconfigured(f"{profile} has {', '.join(names)}: give name, one of them")
+        beside = profile.with_name(MODEL_FILE)
+        needs = beside if models is None and beside.is_file() else models
+        return cls(name or next(iter(names)), profile, None if needs is None else Path(needs))
+
+    @classmethod
+    @_names_keywords
+    def measure(
+        cls,
+        target: str,
+        *,
+        out: str | Path | None = None,
+        slo_ms: float | None = None,
+        slo_target: float | None = None,
+        memory_gib: float | None = None,
+        seconds: float = 5.0,
+        force: bool = False,
+    ) -> Model:
+        """Load, call and measure a model in this process, as `mark init TARGET` does; it needs its packages here.
+
+        target: `path/file.py:Name` and what else the command takes. out: folder for model.json, profile.json and
+        mark.yaml; left out, the target's. slo_ms: the objective, milliseconds; left out, ten times a call's time.
+        slo_target: share that must keep it. memory_gib: left out, as measured. seconds: to measure at most. force:
+        overwrite existing files. Raises Misconfigured, one line.
+        """
+        if not seconds > 0:
+            raise Misconfigured(f"seconds must be above 0, not {seconds:g}")
+        options = InitOptions(
+            target=target,
+            out=None if out is None else Path(out),
+            model=None,
+            latency_ms=slo_ms,
+            share=slo_target,
+            memory_gib=memory_gib,
+            rps=None,
+            settings=Settings(),
+            seconds=seconds,
+            ask=False,
+            force=force,
+        )
+        folder, found = measured_model(options)
+        return cls(found.needs.name, folder / PROFILE_FILE, folder / MODEL_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +308,7 @@ def read_trace(
 def simulate(
     trace: Load,
     *,
-    model: str | None = None,
+    model: str | Model | None = None,
     policies: Sequence[str] | None = None,
     reference: bool = True,
     config: str | Path | None = None,
@@ -257,7 +329,7 @@ def simulate(
     trace: Load | None = None,
     *,
     models: Mapping[str, Load] | None = None,
-    model: str | None = None,
+    model: str | Model | None = None,
     policies: Sequence[str] | None = None,
     reference: bool = True,
     config: str | Path | None = None,
@@ -267,10 +339,10 @@ def simulate(
     """Replay a trace under each policy, as `mark simulate` does: the same settings and seed give the same figures.
 
     models: of several models together, the trace of each by its name; what the file serves of them holds.
-    policies: names of `mark policies`, or all; left out, hedged and what a verdict compares it with. reference:
-    compute reference and floor, too. config: a settings file, which the others override. progress: told what is
-    being done and the share that is done; left out, a terminal shows a bar, and other output a line every 20 s.
-    Ctrl-C keeps the policies that had finished; `left_out` says so.
+    model: its name, or a `Model` with its profiles. policies: names of `mark policies`, or all; left out, hedged
+    and what a verdict compares it with. reference: compute reference and floor, too. config: a file, which
+    the others override. progress: told what is being done and the share that is done; left out, a terminal shows a
+    bar, and other output a line every 20 s. Ctrl-C keeps the policies that had finished; `left_out` says so.
     settings: by the names of flags, such as `start_s=300` (seconds), `slo_ms=200` (milliseconds), `market="spot"`,
     or by their dotted names in docs/settings.md.
 
@@ -363,7 +435,7 @@ def forecast(
 def plan(
     load: float | Load,
     *,
-    model: str | None = None,
+    model: str | Model | None = None,
     running: Mapping[str, int] | None = None,
     config: str | Path | None = None,
     **settings: Any,
@@ -394,7 +466,7 @@ def plan(
 def bound(
     trace: Load,
     *,
-    model: str | None = None,
+    model: str | Model | None = None,
     config: str | Path | None = None,
     progress: Report | None = None,
     **settings: Any,
@@ -420,7 +492,7 @@ def bound(
 def advise(
     trace: Load,
     *,
-    model: str | None = None,
+    model: str | Model | None = None,
     days: float = 30.0,
     savings_plan: float | None = None,
     config: str | Path | None = None,
@@ -443,10 +515,11 @@ def advise(
     chosen = _chosen("advise", config, {"model": model, **settings})
     workload = _load(trace, chosen)
     place = trace if isinstance(trace, str | Path) else workload.trace.name
-    words = {"trace": place, "model": model, **settings, "config": config}
+    words = {"trace": place, **_of_model({"model": model, **settings}), "config": config}
     given = tuple(
         word
-        for name, value in words.items()
+        for name, values in words.items()
+        for value in (values if isinstance(values, list | tuple) else [values])
         if value is not None
         for word in (("--set", f"{name}={value}") if "." in name else (f"--{name.replace('_', '-')}", f"{value}"))
     )
@@ -504,7 +577,19 @@ def _named(caller: str, config: str | Path | None, given: dict[str, Any]) -> Set
         raise Misconfigured(f"mark.{caller} takes no {odd[0]}: that is the command's")
     if not isinstance(config, str | Path | None):
         raise Misconfigured(f"config= takes the path of a settings file, not {config!r:.60}")
-    return settings_named(given, None if config is None else Path(config))
+    return settings_named(_of_model(given), None if config is None else Path(config))
+
+
+def _of_model(given: dict[str, Any]) -> dict[str, Any]:
+    """Settings in which a model that brings its files along is its name and these."""
+    match given.get("model"):
+        case Model(name, profile, models):
+            profiles = [str(profile), *map(str, given.get("profiles") or ())]
+            return {"models": models, **given, "model": name, "profiles": profiles}
+        case str() | None:
+            return given
+        case other:
+            raise Misconfigured(f"model= takes a name or a mark.Model, not {other!r:.60}")
 
 
 def _told(progress: Report | None) -> AbstractContextManager[Report]:

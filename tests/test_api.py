@@ -133,6 +133,34 @@ def test_what_is_no_trace_is_refused():
         mark.read_trace([1, 2, 3])
 
 
+MINE = """
+from mark.domain.tensor import TensorSpec
+
+
+class Mine:
+    inputs = (TensorSpec(name="x", datatype="FP32", shape=(-1, 4)),)
+    outputs = (TensorSpec(name="y", datatype="FP32", shape=(-1, 4)),)
+
+    def predict(self, inputs):
+        return {"y": 2 * inputs["x"]}
+"""
+
+
+def test_a_model_brings_its_profiles_along(mark, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    mine = api.Model.measure("mine.py:Mine", out="own", slo_ms=200, memory_gib=0.5, seconds=0.1)
+    assert mine == api.Model.from_profile("own/profile.json")
+    files = ("--models", "own/model.json", "--profiles", "own/profile.json")
+    told = json.loads(mark("plan", "--rate", "120", "--model", "mine", *files, "--json").out)
+    assert api.plan(120, model=mine) == told
+    runs = api.simulate("load.csv.gz", model=mine, policies=["hedged"], duration_s=60, reference=False)
+    assert (runs[0].result.model, runs[0].result.slo.latency_s) == ("mine", 0.2)
+    with pytest.raises(api.Misconfigured, match=r"model\.json.*; force overwrites, out names another folder"):
+        api.Model.measure("mine.py:Mine", out="own")
+    with pytest.raises(api.Misconfigured, match=r"unknown model in own/profile\.json 'other'"):
+        api.Model.from_profile("own/profile.json", name="other")
+
+
 def test_ctrl_c_keeps_the_policies_that_had_finished(mark):
     def stop_at(policy: str):
         def heard(what: str, _share: float) -> None:
@@ -174,6 +202,8 @@ def test_rows_that_were_taken_out_are_not_counted_as_times():
         (lambda: api.simulate("x.csv", interrupt=[7]), "interrupt takes texts"),
         (lambda: api.simulate("x.csv", config=3), "config= takes the path"),
         (lambda: api.plan(-1.0, model="inception-v3"), "load must be 0 rps or more"),
+        (lambda: api.plan(1.0, model=5), "model= takes a name or a mark.Model, not 5"),
+        (lambda: api.Model.from_profile("no.json"), "no.json: cannot be read"),
         (lambda: api.Service({"service": {"port": "many"}}), "settings: service.port"),
         (lambda: api.Service({"models": object()}), "settings hold what no file can"),
         (lambda: api.Service("no.yaml"), "cannot read the configuration no.yaml"),

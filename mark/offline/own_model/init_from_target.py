@@ -89,18 +89,21 @@ class Examined:
 
 
 def write_model(options: InitOptions) -> Path:
-    """Try the model, ask, write the three files, and say what can be done with them; the path of mark.yaml.
+    """Do what `measured_model` does, and say what can be done with the files; the path of mark.yaml."""
+    folder, found = measured_model(options)
+    show_needs(found)
+    show_commands(folder, options, [found])
+    return folder / CONFIG_FILE
 
-    Errors: Misconfigured.
-    """
+
+def measured_model(options: InitOptions) -> tuple[Path, Examined]:
+    """Try the model, ask, and write the three files; their folder, and what they say. Errors: Misconfigured."""
     check_flags(options)
     folder = options.out or source_of_target(options.target).parent
     refuse_existing(folder, options)
     with examined(options, mean_rps(options.settings)) as found:
         write_files(folder, found.needs.name, [found], options)
-    show_needs(found)
-    show_commands(folder, options, [found])
-    return folder / CONFIG_FILE
+    return folder, found
 
 
 @contextmanager
