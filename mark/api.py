@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, Self, SupportsFloat, TypeVar, cast, overload
+from typing import Any, Literal, ParamSpec, Self, SupportsFloat, TypeVar, cast, overload
 
 from mark.catalog.load import read_text
 from mark.catalog.schema import parse_profiles
@@ -237,9 +237,13 @@ class Runs(_Finished[ComparedRun]):
         """
         return self._frame(self.document["runs"])
 
-    def plot(self) -> Drawing:
-        """What each policy cost, by component, USD, with reference and floor: a figure that a notebook shows."""
-        return Drawing(render_notebook(self.runs, self.now, drawn=True))
+    def plot(self, what: Literal["cost", "load"] = "cost") -> Drawing:
+        """A figure that a notebook shows.
+
+        what: "cost", what each policy cost, by component, USD, with reference and floor; "load", for each policy
+        arrivals, its forecast and the capacity that was ready, requests/s over time.
+        """
+        return Drawing(render_notebook(self.runs, self.now, drawn=what))
 
     def _repr_html_(self) -> str:
         return render_notebook(self.runs, self.now)

@@ -55,6 +55,7 @@ def test_a_replay_is_the_command_lines_to_the_cent(mark, capsys):
     assert [run.result.policy for run in runs[:2]] == ["hedged", "sagemaker"]
     assert "hedged</th>" in re.sub(r"\s", "", runs._repr_html_())
     assert "<svg" in runs.plot()._repr_html_()
+    assert runs[:2].plot("load")._repr_html_().count("<figcaption>") == 2
 
 
 def test_a_frame_is_read_as_the_file_that_it_writes(mark, tmp_path):

@@ -12,6 +12,7 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from mark.domain.billing.costs import BillLine
+from mark.domain.errors import unknown
 from mark.domain.figures import figure
 from mark.policies.present import SAGEMAKER, Present
 from mark.report.files import write_json, write_whole
@@ -46,6 +47,8 @@ PUBLISHED_COLD_START_RATE = 0.0023
 """MArk, section 4.5: never exceeded over more than 3 million requests."""
 LEAST_SHARE = 0.001
 """Of a bill: a smaller line is not read."""
+FIGURES = ("cost", "load")
+"""What `render_notebook` can draw: what each policy cost, by component; each one's load and capacity over time."""
 REPORT_NAME = "report.html"
 DOCUMENT_NAME = "runs.json"
 
@@ -99,15 +102,7 @@ def render_report(
     from mark.report.runs import plots  # noqa: PLC0415
 
     labelled = outcomes(runs)
-    offerings, end_rps = plots.named_offerings(runs), plots.top_rps(runs)
-    loads = [
-        trusted(
-            wide_and_narrow(
-                partial(plots.load_figure, label, run, offerings=offerings, end_rps=end_rps), f"load{number}"
-            )
-        )
-        for number, (label, run) in enumerate(labelled)
-    ]
+    loads = _load_figures(runs)
     bills = [folded_bill(run.result.bill) for _, run in labelled]
     compared = _compared(runs, now)
     return (
@@ -130,12 +125,21 @@ def render_report(
     )
 
 
-def render_notebook(runs: Sequence[ComparedRun], now: Present = SAGEMAKER, *, drawn: bool = False) -> str:
+def render_notebook(runs: Sequence[ComparedRun], now: Present = SAGEMAKER, *, drawn: str = "") -> str:
     """Verdict, table and notes as a part of another page, such as a notebook, whose style it leaves alone.
 
-    drawn: what each policy cost as a figure instead. Raises Misconfigured when nothing ran.
+    drawn: a figure of FIGURES instead. Raises Misconfigured when nothing ran.
     """
-    costs = _cost_figures(runs) if drawn else ""
+    labels = [label for label, _ in outcomes(runs)]
+    match drawn:
+        case "cost":
+            figures = [("", _cost_figures(runs))]
+        case "load":
+            figures = list(zip(labels, _load_figures(runs), strict=True))
+        case "":
+            figures = []
+        case _:
+            raise unknown("figure", drawn, FIGURES)
     return (
         _environment()
         .get_template("notebook.html.j2")
@@ -143,10 +147,27 @@ def render_notebook(runs: Sequence[ComparedRun], now: Present = SAGEMAKER, *, dr
             _compared(runs, now),
             table="runs_table.html.j2",
             has_parts=False,
-            costs=costs,
+            figures=figures,
             notes=comparison_notes(runs),
         )
     )
+
+
+def _load_figures(runs: Sequence[ComparedRun]) -> list[Markup]:
+    """Load and capacity of each run, on axes that they share."""
+    # matplotlib takes a second to import and only a figure needs it
+    from mark.report.figures import wide_and_narrow  # noqa: PLC0415
+    from mark.report.runs import plots  # noqa: PLC0415
+
+    offerings, end_rps = plots.named_offerings(runs), plots.top_rps(runs)
+    return [
+        trusted(
+            wide_and_narrow(
+                partial(plots.load_figure, label, run, offerings=offerings, end_rps=end_rps), f"load{number}"
+            )
+        )
+        for number, (label, run) in enumerate(outcomes(runs))
+    ]
 
 
 def _cost_figures(runs: Sequence[ComparedRun]) -> Markup:

@@ -231,7 +231,7 @@ def test_everything_in_the_report_can_be_read(tmp_path: Path, width: int, dark: 
 @seen_by_readers
 def test_in_a_notebook_it_can_be_read_and_leaves_the_page_alone(tmp_path: Path, width: int, dark: bool) -> None:
     runs = [fake_run(policy) for policy in POLICIES]
-    parts = (render_notebook(runs), render_notebook(runs, drawn=True))
+    parts = (render_notebook(runs), render_notebook(runs, drawn="cost"), render_notebook(runs, drawn="load"))
     page = '<!doctype html><meta name="color-scheme" content="light dark"><body style="margin:0">'
     look = look_at(tmp_path, page + "".join(parts), width=width, dark=dark)
 

@@ -64,16 +64,16 @@ def render_service_notebook(runs: Sequence[ServiceRun], now: Present = SAGEMAKER
 
     drawn: what each policy cost, by model, as a figure instead.
     """
-    costs = ""
+    figures = []
     if drawn:
         # matplotlib takes a second to import and only a figure needs it
         from mark.report.figures import wide_and_narrow  # noqa: PLC0415
         from mark.report.service.cost_plot import service_cost_figure  # noqa: PLC0415
 
-        costs = trusted(wide_and_narrow(partial(service_cost_figure, runs), "service-cost"))
+        figures = [("", trusted(wide_and_narrow(partial(service_cost_figure, runs), "service-cost")))]
     template = make_environment(unbroken=unbroken).get_template("notebook.html.j2")
     return template.render(
-        _compared(runs, now), table="service_table.html.j2", bought="", changes_at="", costs=costs
+        _compared(runs, now), table="service_table.html.j2", bought="", changes_at="", figures=figures
     )
 
 
