@@ -17,6 +17,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
 from mark.domain.host_spec import HostSpec
 from mark.domain.lease import Lease, LeaseTimes
+from mark.domain.listing import ListedInstance
 from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
@@ -164,6 +165,10 @@ class Membership(Protocol):
         """Agents that announced themselves lately, by instance id."""
         ...
 
+    def list_instances(self, instances: Mapping[str, ListedInstance]) -> None:
+        """Say which instances there are, by id: gateways take no agent of another."""
+        ...
+
     def drain(self, instances: Sequence[str]) -> None:
         """Ask these to take no new requests and to leave when their last one is answered."""
         ...
@@ -245,7 +250,9 @@ class GatewayLink(Protocol):
         """Rises with each change of the members; cheap to ask."""
         ...
 
-    async def members(self) -> Sequence[Member]: ...
+    async def members(self) -> Sequence[Member]:
+        """Members of instances that controllers list."""
+        ...
 
     async def clock(self) -> ClockAnchor: ...
 

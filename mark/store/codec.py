@@ -14,6 +14,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
 from mark.domain.host_spec import HostSpec
+from mark.domain.listing import ListedInstance
 from mark.domain.load.traffic import Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
@@ -57,6 +58,7 @@ CLOCK = Codec(ClockAnchor)
 MEMBER = Codec(Member)
 PEER = Codec(Peer)
 HOST_SPEC = Codec(HostSpec)
+LISTED = Codec(dict[str, ListedInstance])
 TRANSITION = Codec(Transition)
 VERSIONS = Codec(ModelVersions)
 WARMED = Codec(Warmed)

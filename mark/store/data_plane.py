@@ -11,14 +11,15 @@ from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
 from mark.domain.host_spec import HostSpec
+from mark.domain.listing import Listing
 from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
 from mark.service_spec import AgentSpec, ServiceSpec
 from mark.store.clients import clients_of
-from mark.store.codec import AGENT_SPEC, HOST_SPEC, MEMBER, PEER, VERSIONS, WARMED
+from mark.store.codec import AGENT_SPEC, HOST_SPEC, LISTED, MEMBER, PEER, VERSIONS, WARMED
 from mark.store.connect import AsyncLink
-from mark.store.documents import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
+from mark.store.documents import MEMBER_TTL_S, clock_of, decoded, members_of, spec_of, ttl_ms
 from mark.store.hosts import share_wall_async
 from mark.store.keys import Keys
 from mark.store.scripts import ANNOUNCE, LEAVE, LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION
@@ -30,6 +31,7 @@ class GatewayStore:
 
     def __init__(self, link: AsyncLink, service: str, *, member_ttl_s: float = MEMBER_TTL_S) -> None:
         self._link = link
+        self._listing = Listing()
         self._keys = Keys(service)
         self._ttl_ms = ttl_ms(member_ttl_s)
 
@@ -46,8 +48,12 @@ class GatewayStore:
         return int(await self._link.run(VERSION, self._keys.members, (self._ttl_ms,)))
 
     async def members(self) -> tuple[Member, ...]:
-        """All members that announced themselves lately, by name."""
-        return members_of(await self._link.run(MEMBERS, self._keys.members, (self._ttl_ms, 1)))
+        """Members that announced themselves lately, by name, of instances that controllers list."""
+        members = members_of(await self._link.run(MEMBERS, self._keys.members, (self._ttl_ms, 1)))
+        fleet, held = [await self._link.call("HGETALL", key) for key in self._keys.listing]
+        models = decoded(fleet, LISTED)
+        self._listing = self._listing.updated(Listing(models=models, held=decoded(held, HOST_SPEC)))
+        return self._listing.of(members)
 
     async def clock(self) -> ClockAnchor:
         """The service's clock; the wall's own where none is set."""
@@ -118,8 +124,8 @@ class AgentStore:
         return bool(await self._link.run(ANNOUNCE, self._keys.announced, args))
 
     async def leave(self, name: str) -> None:
-        """Say that this member is there no more; a request to drain is heeded and forgotten."""
-        await self._link.run(LEAVE, self._keys.announced, (self._ttl_ms, name))
+        """Say that this member is there no more."""
+        await self._link.run(LEAVE, self._keys.members, (self._ttl_ms, name))
 
     async def host(self, instance: str) -> HostSpec | None:
         """The models that a shared instance is to hold; None before anybody has said."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member
 from mark.service_spec import ServiceSpec
-from mark.store.codec import CLOCK, MEMBER, SPEC
+from mark.store.codec import CLOCK, MEMBER, SPEC, Codec
 from mark.store.keys import Keys
 
 _log = logging.getLogger(__name__)
+Value = TypeVar("Value")
 
 MEMBER_TTL_S = 3.0
 """After how long a silent agent is gone, in wall seconds; they announce themselves each second."""
@@ -33,6 +35,11 @@ def spec_of(keys: Keys, data: bytes | None) -> ServiceSpec:
 def clock_of(data: bytes | None) -> ClockAnchor:
     """The stored clock; the wall's own where there is none."""
     return ClockAnchor() if data is None else CLOCK.decode(data)
+
+
+def decoded(found: Mapping[bytes, bytes], codec: Codec[Value]) -> dict[str, Value]:
+    """A hash of encoded values, by name."""
+    return {name.decode(): codec.decode(data) for name, data in sorted(found.items())}
 
 
 def members_of(answer: Sequence[bytes]) -> tuple[Member, ...]:

@@ -63,13 +63,18 @@ class Keys:
 
     @property
     def drains(self) -> tuple[str, str]:
-        """Instances that shall drain, a set: an agent may read it and take out, not put in; when each was told."""
+        """Instances that shall drain, a set: an agent may read it, no more; when each was told."""
         return self.of("drains"), self.of("drains-at")
 
     @property
     def announced(self) -> tuple[str, ...]:
-        """Keys of an agent's scripts: those on members, and its request to drain."""
+        """Keys of an announcement: those on members, and its request to drain."""
         return (*self.members, self.drains[0])
+
+    @property
+    def listing(self) -> tuple[str, str]:
+        """Instances by model as AWS lists them, and what shared ones are told to hold; out of agents' reach."""
+        return self.of("fleet"), self.of("held")
 
     @property
     def walls(self) -> tuple[str, str]:

@@ -39,15 +39,21 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 """
 
-_MEMBERS = (
+_CHANGED = (
     _NOW
     + """
--- KEYS: members, seen, version, heard, digests; for agents drains, too. ARGV[1]: ttl in ms.
-local ttl = tonumber(ARGV[1])
-local function changed()
+local function changed(version)
   -- The first version is the time, so that it rises even where the store forgot everything.
-  if redis.pcall('SETNX', KEYS[3], now) == 0 then redis.pcall('INCR', KEYS[3]) end
+  if redis.pcall('SETNX', version, now) == 0 then redis.pcall('INCR', version) end
 end
+"""
+)
+
+_MEMBERS = (
+    _CHANGED
+    + """
+-- KEYS: members, seen, version, heard, digests; for an announcement drains, too. ARGV[1]: ttl in ms.
+local ttl = tonumber(ARGV[1])
 -- Writes fail while the store takes none (a full disk, a replica): whoever reads is answered all the same.
 local function expire(calls_often)
   local last = tonumber(redis.call('ZSCORE', KEYS[4], 'last') or 0)
@@ -64,7 +70,7 @@ local function expire(calls_often)
     redis.pcall('ZREM', KEYS[2], id)
     redis.pcall('ZREM', KEYS[5], id)
   end
-  if #gone > 0 then changed() end
+  if #gone > 0 then changed(KEYS[3]) end
 end
 """
 )
@@ -77,7 +83,7 @@ ANNOUNCE = Script(
 redis.call('ZADD', KEYS[2], now, ARGV[2])
 expire(true)
 redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
-if redis.call('ZADD', KEYS[5], 'CH', ARGV[4], ARGV[2]) == 1 then changed() end
+if redis.call('ZADD', KEYS[5], 'CH', ARGV[4], ARGV[2]) == 1 then changed(KEYS[3]) end
 return redis.pcall('SISMEMBER', KEYS[6], ARGV[2]) == 1
 """
 )
@@ -88,8 +94,19 @@ LEAVE = Script(
 -- ARGV: ttl, instance.
 redis.call('ZREM', KEYS[2], ARGV[2])
 redis.call('ZREM', KEYS[5], ARGV[2])
-redis.call('SREM', KEYS[6], ARGV[2])
-if redis.call('HDEL', KEYS[1], ARGV[2]) == 1 then changed() end
+if redis.call('HDEL', KEYS[1], ARGV[2]) == 1 then changed(KEYS[3]) end
+return 1
+"""
+)
+
+LIST = Script(
+    _CHANGED
+    + """
+-- KEYS: a part of the listing, version of the members. ARGV: a name, what is said of it now; empty: nothing.
+-- Gateways read the members anew where it has changed.
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') == ARGV[2] then return 0 end
+if ARGV[2] == '' then redis.call('HDEL', KEYS[1], ARGV[1]) else redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end
+changed(KEYS[2])
 return 1
 """
 )

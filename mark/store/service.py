@@ -15,22 +15,23 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.host_spec import HostSpec
 from mark.domain.lease import Lease, LeaseLost
+from mark.domain.listing import ListedInstance
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions, outdated_versions
 from mark.ports import JournalTail, LeaseKeeper
 from mark.service_spec import AgentSpec, ServedModel, ServiceSpec
 from mark.store.clients import TRIES, StoredClients
-from mark.store.codec import AGENT_SPEC, CLOCK, HOST_SPEC, PEER, SPEC, VERSIONS, WARMED
+from mark.store.codec import AGENT_SPEC, CLOCK, HOST_SPEC, LISTED, PEER, SPEC, VERSIONS, WARMED
 from mark.store.connect import Link
-from mark.store.documents import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
+from mark.store.documents import MEMBER_TTL_S, clock_of, decoded, members_of, spec_of, ttl_ms
 from mark.store.hosts import forget_wall, share_wall
 from mark.store.journal import StoreJournal, journal_lines, journal_segments, restore_journal
 from mark.store.keys import Keys
 from mark.store.lease import Leases
 from mark.store.ledger import StoredLedger
 from mark.store.published_status import ROLLOUT_COMMAND
-from mark.store.scripts import DRAIN, FENCE, LEAVE, MEMBERS, PUT_VERSIONS, REPORT, SWAP, TRAFFIC
+from mark.store.scripts import DRAIN, FENCE, LEAVE, LIST, MEMBERS, PUT_VERSIONS, REPORT, SWAP, TRAFFIC
 from mark.store.traffic import (
     ARRIVED,
     GATEWAY_TTL_S,
@@ -112,6 +113,7 @@ class ServiceStore:
                 self._link.call("EXPIRE", key, round(RETIRED_S))
             warmed = (f"{name}/{version}" for version in self._kept_versions(name))
             self._link.call("HDEL", self._keys.of("warmed"), name, *warmed)
+            self._list(self._keys.listing[0], name)
         for name in known - served - set(gone):
             if not self._link.call("EXISTS", *self._model_keys(name)):
                 self._link.call("SREM", self._keys.of("models"), name)
@@ -242,23 +244,29 @@ class ServiceStore:
     def forget_members(self) -> None:
         """Forget all announced agents: a service that starts has none yet."""
         for member in self.members():
-            self._link.run(LEAVE, self._keys.announced, (ttl_ms(self._member_ttl_s), member.name))
+            self._link.run(LEAVE, self._keys.members, (ttl_ms(self._member_ttl_s), member.name))
 
     def put_host(self, instance: str, spec: HostSpec) -> None:
         """Say which models a shared instance is to hold."""
-        self._link.call("SADD", self._keys.of("hosts"), instance)
-        self._link.call("SET", self._keys.of("host", instance), HOST_SPEC.encode(spec))
+        encoded = HOST_SPEC.encode(spec)
+        self._link.call("SET", self._keys.of("host", instance), encoded)
+        self._list(self._keys.listing[1], instance, encoded)
 
     def hosts(self) -> dict[str, HostSpec]:
         """What each shared instance is to hold, by instance."""
-        found = self._link.call("SMEMBERS", self._keys.of("hosts"))
-        specs = {name.decode(): self._link.call("GET", self._keys.of("host", name.decode())) for name in found}
-        return {name: HOST_SPEC.decode(data) for name, data in sorted(specs.items()) if data is not None}
+        return decoded(self._link.call("HGETALL", self._keys.listing[1]), HOST_SPEC)
 
     def forget_host(self, instance: str) -> None:
         """Forget what a shared instance that is gone was to hold."""
         self._link.call("DEL", self._keys.of("host", instance))
-        self._link.call("SREM", self._keys.of("hosts"), instance)
+        self._list(self._keys.listing[1], instance)
+
+    def list_instances(self, model: str, instances: Mapping[str, ListedInstance]) -> None:
+        """Say which instances of a model there are, by id: gateways take no agent of another."""
+        self._list(self._keys.listing[0], model, LISTED.encode(dict(instances)))
+
+    def _list(self, part: str, name: str, said: bytes = b"") -> None:
+        self._link.run(LIST, (part, self._keys.members[2]), (name, said))
 
     def gateways(self) -> tuple[Peer, ...]:
         """Gateways that announced themselves lately, by name."""
@@ -405,8 +413,12 @@ class StoreMembership:
         """Agents that announced themselves lately, by instance id."""
         return tuple(member for member in self._store.members() if member.model == self._model)
 
+    def list_instances(self, instances: Mapping[str, ListedInstance]) -> None:
+        """Say which instances there are, by id: gateways take no agent of another."""
+        self._store.list_instances(self._model, instances)
+
     def drain(self, instances: Sequence[str]) -> None:
-        """Request that these drain: their agents get it with their next announcement, until they leave."""
+        """Request that these drain: their agents get it with each announcement."""
         if instances:
             self._link.run(DRAIN, self._drains, (ttl_ms(KEEP_DRAINS_S), *instances))
 

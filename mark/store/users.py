@@ -2,7 +2,7 @@
 
 One table says it, by kinds of keys and by what is called on them; the commands within a script come from its
 text, because Redis asks for them too. Redis 6.2 knows no keys that are only to be read. So what a role reads and
-must not change is of a type that none of its commands changes: no agent may SET a document, nor add to the set of
+must not change is of a type that none of its commands changes: no agent may SET a document, nor change the set of
 drains.
 """
 
@@ -81,9 +81,9 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
             keys=(
                 *_MEMBERS, "clients", "clock", "spec", "warmed", "status:budget", "peers", "peers-seen",
                 "sequences", "gateways", "arrivals:*", "shared:*", "traffic:*", "latency:*", "gauges:*",
-                "versions", *_WALLS,
+                "versions", "fleet", "held", *_WALLS,
             ),
-            calls=("get", "hvals", "zscore"),
+            calls=("get", "hgetall", "hvals", "zscore"),
             scripts=(LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION, WALL),
             sends_scripts=True,
         ),

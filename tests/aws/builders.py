@@ -27,6 +27,7 @@ from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.config.rollout import RolloutSettings
 from mark.domain.billing.costs import Transition
 from mark.domain.fleet import Role
+from mark.domain.listing import ListedInstance
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
@@ -99,6 +100,10 @@ class FakeAgents(Membership):
 
     agents: dict[str, Member] = field(default_factory=dict)
     drained: list[str] = field(default_factory=list)
+    listed: Mapping[str, ListedInstance] = field(default_factory=dict)
+
+    def list_instances(self, instances: Mapping[str, ListedInstance]) -> None:
+        self.listed = instances
 
     def members(self) -> Sequence[Member]:
         return [self.agents[name] for name in sorted(self.agents)]

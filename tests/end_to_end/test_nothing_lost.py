@@ -5,18 +5,22 @@ Others reach the service, so a token guards it; and it refuses what cannot be do
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
+from mark.store.connect import AsyncLink, connect_async
+from mark.store.data_plane import AgentStore
 from tests.end_to_end.rig import LIGHT, Rig, eventually, fetch, launched_by_token, rig
 from tests.end_to_end.test_refusals import assert_refused
 
@@ -127,6 +131,29 @@ def test_a_token_guards_what_others_reach(live: Rig) -> None:
     assert status == 200
     assert json.loads(body)["outputs"]
     assert fetch(page, token=token)[0] == 200
+
+
+def test_an_agents_user_gets_no_request_by_announcing_what_was_never_launched(live: Rig) -> None:
+    model, token = live.running["models"][0], live.running["token"]
+    url = f"{live.running['gateway'].replace(HOST, '127.0.0.1')}/v2/models/{MODEL}/infer"
+    serving = live.store.membership(MODEL).members()
+
+    async def announce(link: AsyncLink, port: int) -> None:
+        for member in (replace(serving[0], instance="i-0666"), *serving):
+            await AgentStore(link, live.name).announce(replace(member, host="127.0.0.1", port=port))
+
+    async def attack() -> None:
+        asked: list[object] = []
+        link = connect_async(live.running["stores"]["agent"])
+        async with await asyncio.start_server(lambda _, writer: asked.append(writer), "127.0.0.1", 0) as thief:
+            for _ in range(60):
+                await announce(link, thief.sockets[0].getsockname()[1])
+                status, _, _ = await asyncio.to_thread(fetch, url, model["example"], token=token)
+                assert status == 200
+        await link.aclose()
+        assert not asked
+
+    asyncio.run(attack())
 
 
 @pytest.mark.parametrize(

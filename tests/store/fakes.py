@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError
+from mark.domain.listing import ListedInstance
 from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
@@ -103,7 +104,6 @@ class FakeStore:
 
     async def leave(self, instance: str) -> None:
         self._before_each_call()
-        self._draining.discard(instance)
         if self._members.pop(instance, None):
             self._version += 1
 
@@ -113,6 +113,9 @@ class FakeStore:
     def drain(self, instances: Sequence[str]) -> None:
         self._before_each_call()
         self._draining.update(instances)
+
+    def undrain(self, instances: Sequence[str]) -> None:
+        self._draining.difference_update(instances)
 
     def members_now(self) -> tuple[Member, ...]:
         self._expire()
@@ -149,3 +152,9 @@ class FakeMembership:
 
     def drain(self, instances: Sequence[str]) -> None:
         self._store.drain(instances)
+
+    def undrain(self, instances: Sequence[str]) -> None:
+        self._store.undrain(instances)
+
+    def list_instances(self, _: Mapping[str, ListedInstance]) -> None:
+        """The fake takes every member."""

@@ -91,7 +91,7 @@ def test_the_controller_sees_one_models_members(world: World) -> None:
     world.play(story)
 
 
-def test_a_drain_is_told_until_the_agent_has_left(world: World) -> None:
+def test_a_drain_is_told_until_the_controller_takes_it_back(world: World) -> None:
     async def story(gateway: GatewayLink, agent: AgentLink) -> None:
         assert await agent.announce(a_member("i-1")) is False
         world.membership("digits").drain(["i-1", "i-3"])
@@ -100,6 +100,8 @@ def test_a_drain_is_told_until_the_agent_has_left(world: World) -> None:
         assert await agent.announce(a_member("i-2")) is False
         assert await agent.announce(a_member("i-3")) is True  # it was asked before it was there
         await agent.leave("i-1")
+        assert await agent.announce(a_member("i-1")) is True, "no agent takes it back"
+        world.membership("digits").undrain(["i-1"])
         assert await agent.announce(a_member("i-1")) is False  # a standby, woken again
 
     world.play(story)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
@@ -41,6 +42,7 @@ from mark.aws.inbox import Arrived, EventInbox
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
 from mark.domain.fleet import FleetView, Instance
+from mark.domain.listing import ListedInstance
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import current_usd_per_hour
 from mark.domain.orders import (
@@ -171,6 +173,9 @@ class Ec2Cloud:
             self._inbox.release(claimed)
             raise
         self._claimed += claimed
+        if any(arrived.word.instance in self._unlisted for arrived in claimed):
+            with suppress(RetryLater):  # the next tick lists it; its agent may be there before
+                self._list(self._clock.now())
 
     def submit(self, order: Order) -> None:
         """Send an order; its result is seen by a later `observe` or `drain_facts`."""
@@ -219,6 +224,8 @@ class Ec2Cloud:
         self._listed_at = now
         self._guard.update_inventory(self._setup.model, self._rows, now)
         self._transitions.listed(self._rows, now)
+        told = {name: ListedInstance(host=row.host, version=row.version) for name, row in sorted(listed.items())}
+        self._membership.list_instances(told)
 
     def _listed(self, **tags: str) -> dict[str, Ec2Row]:
         """The model's instances that are not gone, by id; those with these tags besides."""

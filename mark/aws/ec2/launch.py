@@ -324,4 +324,5 @@ def row_of(setup: FleetSetup, instance: InstanceTypeDef) -> Ec2Row:
         zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
         outdated=tags.get(VERSION, "") != setup.version,
         version=tags.get(MODEL_VERSION, ""),
+        host=instance.get("PrivateIpAddress", ""),
     )

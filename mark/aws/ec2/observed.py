@@ -31,7 +31,7 @@ class Ec2Row:
     """One instance as EC2 lists it: what it is by its tags, `launched_at` by its LaunchTime.
 
     `zone` is its availability zone; empty where nobody has said it yet. `outdated`: its version is not the
-    setup's. `version`: the model's that it was launched for.
+    setup's. `version`: the model's that it was launched for. `host`: its private address, empty until listed.
     """
 
     id: str
@@ -44,6 +44,7 @@ class Ec2Row:
     zone: str = ""
     outdated: bool = False
     version: str = ""
+    host: str = ""
 
 
 def fleet_view(

@@ -17,6 +17,7 @@ from mark.aws.errors import REPORTED_AT
 from mark.aws.session import Aws
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState, Role
+from mark.domain.listing import ListedInstance
 from mark.domain.member import MemberState
 from mark.domain.orders import (
     Drain,
@@ -62,6 +63,31 @@ def test_a_launch_is_seen_with_what_it_was_told(there: Scene) -> None:
     tags = {tag["Key"]: tag["Value"] for tag in raw["Tags"]}
     assert tags["mark:service"] == "shop"
     assert tags["mark:run"] == "r1"
+
+
+def rows_of(there: Scene) -> list[Any]:
+    return [row for group in there.aws.ec2.describe_instances()["Reservations"] for row in group["Instances"]]
+
+
+def test_gateways_are_told_what_is_listed(there: Scene) -> None:
+    there.cloud.submit(launch(2))
+    assert there.agents.listed == {}
+    there.cloud.observe()
+    hosts = {row["InstanceId"]: ListedInstance(host=row["PrivateIpAddress"]) for row in rows_of(there)}
+    assert there.agents.listed == hosts
+    assert len(hosts) == 2
+
+
+def test_gateways_are_told_of_an_instance_that_runs_before_the_next_tick(there: Scene) -> None:
+    there.cloud.submit(launch(1))
+    there.cloud.observe()
+    first = set(there.agents.listed)
+    there.cloud.submit(launch(1, token="t2"))
+    assert set(there.agents.listed) == first
+    (second,) = {row["InstanceId"] for row in rows_of(there)} - first
+    there.send(StateChanged(instance=second, at=1003.0, state="running"))
+    there.cloud.poll_events()
+    assert set(there.agents.listed) == {*first, second}
 
 
 def test_agents_say_who_is_ready(there: Scene) -> None:
