@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.table import Table
 
@@ -29,7 +30,7 @@ from mark.config.disks import COMPRESSED, system_gib, with_disks
 from mark.config.settings import Settings
 from mark.deployment.deep import check_deep
 from mark.deployment.doctor_quotas import check_lambda, check_plan, check_vcpus
-from mark.deployment.findings import Finding
+from mark.deployment.findings import Finding, State
 from mark.deployment.images import OF_ONE_PROCESSOR, remedy_of, rollout_images, unfit_for_processors
 from mark.deployment.refresh_prices import refresh_prices
 from mark.deployment.show import offerings_line
@@ -47,6 +48,18 @@ PARTITION = "aws"
 """AWS's commercial regions."""
 OLD_DAYS = 30
 """Prices of AWS change some times a year, spot prices in days: after so long they are said to be old."""
+
+
+MEANS: Mapping[State, str] = MappingProxyType(
+    {
+        "error": "will fail",
+        "warning": "will cost",
+        "unknown": "not checked",
+        "ok": "fine",
+        "skipped": "not asked for",
+    }
+)
+"""What a finding means for a deploy, worst first. A warning costs money, time or requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,9 +390,12 @@ def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, ok: 
 
 
 def _table(findings: Sequence[Finding]) -> Table:
+    """The findings by what they mean for a deploy, worst first."""
     table = make_table(texts("", "check", "found", "to do"))
-    for finding in findings:
-        table.add_row(finding.state, finding.check, finding.message, finding.remedy)
+    for state, means in MEANS.items():
+        for number, finding in enumerate(one for one in findings if one.state == state):
+            table.add_row("" if number else means, finding.check, finding.message, finding.remedy)
+        table.add_section()
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,8 @@ def test_the_table_and_bad_input(account: None, tmp_path: Path, capsys: pytest.C
     assert run(["doctor", "--config", str(config), "--prices", str(tmp_path / "p.json")]) == 1
     told = capsys.readouterr().out
     assert "must be fixed" in told
+    groups = re.findall(r"^ *(will fail|will cost|fine|not asked for)\b", told, re.MULTILINE)
+    assert groups[:4] == ["will fail", "will cost", "fine", "not asked for"]
     assert load_prices(tmp_path / "p.json").region == "us-east-1"
     assert run(["doctor", "--config", str(tmp_path / "none.yaml")]) == 2
 
