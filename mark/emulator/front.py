@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import logging
 import re
@@ -155,11 +156,20 @@ class Front:
             headers = call.headers()
             status, text = self._imds.answer(scope["method"], call.path.removeprefix("/_imds/"), headers)
             await _reply(send, Answer(status, text, "text/plain"))
+        elif call.path.startswith("/_mark/") and not self._may_control(call):
+            await _reply(
+                send, Answer(403, b'{"error": "the controls ask for the account\'s secret key as bearer"}')
+            )
         elif call.path.startswith("/_mark/"):
             status, document = self._control.answer(scope["method"], call.path.removeprefix("/_mark/"), body)
             await _reply(send, Answer(status, json.dumps(document).encode()))
         else:
             await self._aws(call, send)
+
+    def _may_control(self, call: Call) -> bool:
+        """True for whoever has the account's key."""
+        told = call.headers().get("authorization", "")
+        return self._key is None or hmac.compare_digest(told.encode(), f"Bearer {self._key.secret}".encode())
 
     async def _aws(self, call: Call, send: Send) -> None:
         _name(call)

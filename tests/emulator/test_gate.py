@@ -12,6 +12,9 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from mark.domain.errors import Misconfigured
+from mark.emulator.signature import new_key
+from mark.live.local.emulator_client import EmulatedControls
 from tests.emulator.conftest import World
 from tests.waiting import PATIENCE_S
 
@@ -40,6 +43,17 @@ def test_a_web_page_is_refused(world: World, headers: dict[str, str]) -> None:
     )
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(asked, timeout=PATIENCE_S)  # noqa: S310
+
+
+def test_the_controls_ask_for_the_accounts_key(start: Callable[..., World]) -> None:
+    key = new_key()
+    world = start(key=key)
+    for secret in ("", "wrong", key.id):
+        controls = EmulatedControls(world.url, secret)
+        for control in (controls.state, controls.open, controls.clear_faults, lambda: controls.interrupt(1.0)):  # noqa: B023
+            with pytest.raises(Misconfigured, match="secret key"):
+                control()
+    assert EmulatedControls(world.url, key.secret).state()["instances"] == []
 
 
 @pytest.mark.parametrize("name", ["localhost", "LocalHost", "localhost.", "a.localhost", "127.0.0.2", "[::1]"])

@@ -125,6 +125,10 @@ class Rig:
     def store(self) -> ServiceStore:
         return ServiceStore(connect(self.running["store"]), self.name)
 
+    @property
+    def controls(self) -> EmulatedControls:
+        return EmulatedControls(self.running["aws_endpoint"], self.running["aws_secret_access_key"])
+
     def lose_store(self) -> None:
         """Kill the store when its files are gone: it starts again without data."""
         folder = next(self.home.rglob("redis.sock")).parent
@@ -135,7 +139,7 @@ class Rig:
 
     def instances(self, *states: str) -> list[dict[str, Any]]:
         """What the emulated AWS holds, in these states."""
-        rows = EmulatedControls(self.running["aws_endpoint"]).state()["instances"]
+        rows = self.controls.state()["instances"]
         return [row for row in rows if row["state"] in states or not states]
 
     def ticks(self, model: str) -> list[Tick]:
@@ -156,7 +160,7 @@ class Rig:
         """The service that runs called no more than is granted; its processes are remembered."""
         self.seen |= self.processes()
         with suppress(OSError, RetryLater):  # it is down already, or its AWS was killed
-            state = EmulatedControls(self.running["aws_endpoint"]).state()
+            state = self.controls.state()
             assert state["callers"]["controller"]
             assert "" not in state["callers"]
             assert state["permissions"]["refused"] == {}

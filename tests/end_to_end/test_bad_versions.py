@@ -17,7 +17,6 @@ import pytest
 from mark.domain.clock import ClockAnchor
 from mark.domain.models.versions import ModelVersions
 from mark.live.local.clock_control import set_clock
-from mark.live.local.emulator_client import EmulatedControls
 from mark.steady_time import steady_time
 from tests.end_to_end.rig import Rig, eventually, rig
 from tests.end_to_end.steady_load import Load, load
@@ -48,7 +47,7 @@ def service(tmp_path: Path, name: str, more: str = "") -> Iterator[Rig]:
         live.up(CONFIG.format(home=live.home, name=live.name) + more)
         now = live.store.clock().service_time(steady_time())
         anchor = ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED)
-        set_clock(live.store, EmulatedControls(live.running["aws_endpoint"]), anchor)
+        set_clock(live.store, live.controls, anchor)
         yield live
         live.down()
 

@@ -20,7 +20,6 @@ import pytest
 from mark.domain.clock import ClockAnchor
 from mark.domain.orders import Launch
 from mark.live.local.clock_control import set_clock
-from mark.live.local.emulator_client import EmulatedControls
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
 
 SPEED = 300.0
@@ -99,7 +98,7 @@ def usd(model: dict[str, Any]) -> float:
 
 def pass_time(live: Rig, *, hours: int) -> Counter[int]:
     """Let the clock run for so many hours; statuses of the answers. It stands still after."""
-    store, controls = live.store, EmulatedControls(live.running["aws_endpoint"])
+    store, controls = live.store, live.controls
     models, answers = live.running["models"], Counter[int]()
     wall = time.time()
     start = store.clock().service_time(wall)

@@ -74,7 +74,7 @@ def live(tmp_path_factory: pytest.TempPathFactory, due_at: float) -> Iterator[Ri
 
 
 def controls(live: Rig) -> EmulatedControls:
-    return EmulatedControls(live.running["aws_endpoint"])
+    return live.controls
 
 
 def client(live: Rig, service: str) -> Any:
@@ -190,7 +190,9 @@ def caught_up(live: Rig) -> bool:
 
 
 def mails(live: Rig) -> list[dict[str, Any]]:
-    status, body, _ = fetch(f"{live.running['aws_endpoint']}/_mark/mail")
+    status, body, _ = fetch(
+        f"{live.running['aws_endpoint']}/_mark/mail", token=live.running["aws_secret_access_key"]
+    )
     assert status == 200
     return list(json.loads(body)["sent"])
 

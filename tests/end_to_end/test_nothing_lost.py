@@ -232,7 +232,9 @@ def test_interrupted_spot_instances_lose_nothing(live: Rig, share: float) -> Non
 
 
 def faults(live: Rig) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(fetch(f"{live.running['aws_endpoint']}/_mark/faults")[1])
+    found: list[dict[str, Any]] = json.loads(
+        fetch(f"{live.running['aws_endpoint']}/_mark/faults", token=live.running["aws_secret_access_key"])[1]
+    )
     return found
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from mark.domain.orders import Launch, Order, StartStandby
-from mark.live.local.emulator_client import EmulatedControls
 from tests.end_to_end.rig import LIGHT, Rig, eventually, rig
 
 pytestmark = pytest.mark.slow
@@ -87,7 +86,7 @@ def test_controllers_that_live_obey_a_pause_from_outside_themselves(home: Rig) -
 
 def polls(home: Rig) -> int:
     """The number of times that controllers asked whether somebody paused the service from outside."""
-    used = EmulatedControls(home.running["aws_endpoint"]).state()["permissions"]["used"]
+    used = home.controls.state()["permissions"]["used"]
     return int(used["controller"]["OutsidePause ssm:GetParameter"])
 
 

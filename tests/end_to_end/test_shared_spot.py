@@ -13,7 +13,6 @@ import pytest
 from mark.domain.clock import ClockAnchor
 from mark.domain.host_spec import SHARED
 from mark.live.local.clock_control import set_clock
-from mark.live.local.emulator_client import EmulatedControls
 from mark.steady_time import steady_time
 from mark.store.published_status import HOSTS
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
@@ -69,7 +68,7 @@ def test_models_on_a_spot_instance_that_is_taken_away_lose_nothing_and_share_ano
         (before,) = sharing(live)
         now = live.store.clock().service_time(steady_time())
         anchor = ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED)
-        set_clock(live.store, EmulatedControls(live.running["aws_endpoint"]), anchor)
+        set_clock(live.store, live.controls, anchor)
         found, over = Counter[tuple[str, int, str]](), threading.Event()
 
         def keep_asking(model: str, example: object) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from mark.domain.clock import ClockAnchor
 from mark.live.local.clock_control import set_clock
-from mark.live.local.emulator_client import EmulatedControls
 from mark.steady_time import steady_time
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
 from tests.end_to_end.steady_load import BODY, Load, load
@@ -94,7 +93,7 @@ def test_versions_replace_one_another_under_load(tmp_path: Path) -> None:
         store = live.store
         now = store.clock().service_time(steady_time())
         anchor = ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED)
-        set_clock(store, EmulatedControls(live.running["aws_endpoint"]), anchor)
+        set_clock(store, live.controls, anchor)
         url = f"{live.running['gateway']}/v2/models/shop/infer"
         with load(url) as sending:
             carries(sending)

@@ -13,7 +13,6 @@ import pytest
 
 from mark.domain.clock import ClockAnchor
 from mark.live.local.clock_control import set_clock
-from mark.live.local.emulator_client import EmulatedControls
 from mark.steady_time import steady_time
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
 from tests.end_to_end.test_versions import ASKED, MODEL, PROFILE, SPEED, start, status
@@ -161,4 +160,4 @@ def hasten(live: Rig) -> None:
     """Let instances boot in seconds."""
     now = live.store.clock().service_time(steady_time())
     anchor = ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED)
-    set_clock(live.store, EmulatedControls(live.running["aws_endpoint"]), anchor)
+    set_clock(live.store, live.controls, anchor)

@@ -11,7 +11,6 @@ import pytest
 
 from mark.domain.fleet import InstanceState
 from mark.live.aws_clients import aws_of
-from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.run_dir import RunFolder
 from mark.store.published_status import MODEL as STATUS
 from mark.store.published_status import RESOURCES
@@ -39,7 +38,7 @@ def ready_by_zone(live: Rig) -> Counter[str]:
 def lose(live: Rig, zone: str) -> int:
     """End all instances of a zone at once, which gives none from now on; how many there were."""
     subnets = dict((RESOURCES.read(live.store) or pytest.fail("no resources")).subnets)
-    controls = EmulatedControls(live.running["aws_endpoint"])
+    controls = live.controls
     fault = {"kind": "error", "service": "ec2", "action": "CreateFleet", "match": subnets[zone], "count": 1000}
     controls.fault({**fault, "code": "InsufficientInstanceCapacity", "status": 400})  # type: ignore[typeddict-item]
     aws = aws_of(REGION, RunFolder(live.folder).expected(), "setup")

@@ -87,7 +87,7 @@ def rehearse(asked: Scarcity) -> Figures:
         with service_up(settings, hold=True) as running:
             store, controls = (
                 ServiceStore(connect(running.store), running.name),
-                EmulatedControls(running.aws_endpoint),
+                EmulatedControls.of(running),
             )
             began_at = store.clock().service_at + CALM_MIN * 60.0
             seconds = asked.minutes * 60.0

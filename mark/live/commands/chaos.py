@@ -40,7 +40,7 @@ def interrupt_spot(service: str, *, share: float, offering: str, as_json: bool) 
         raise Misconfigured(f"--share must be above 0 and at most 1, not {share:g}")
     running = find_running(service)
     _check_offering(running, offering)
-    taken, ready = EmulatedControls(running.aws_endpoint).interrupt(share, offering)
+    taken, ready = EmulatedControls.of(running).interrupt(share, offering)
     if as_json:
         show_json({"instances": taken, "ready": ready})
     else:
@@ -104,7 +104,7 @@ def _victim(running: Running, target: str) -> int:
     if target == "aws":
         return running.processes["aws"]
     if target == "agent":
-        state = EmulatedControls(running.aws_endpoint).state()
+        state = EmulatedControls.of(running).state()
         pids = [row["pid"] for row in state["instances"] if row.get("pid")]
     elif target == "gateway":
         pids = [pid for name, pid in running.processes.items() if name.startswith("gateway")]
@@ -118,7 +118,7 @@ def _victim(running: Running, target: str) -> int:
 
 def _fault(running: Running, what: str, *, seconds: float, offering: str, share: float) -> ChaosDocument:
     """Tell the emulated AWS to misbehave; docs/emulated-aws.md has the words."""
-    controls = EmulatedControls(running.aws_endpoint)
+    controls = EmulatedControls.of(running)
     _check_offering(running, offering)
     if what == "clear":
         controls.clear_faults()

@@ -179,7 +179,7 @@ def order_counts(rows: Sequence[OrderRow], start_at: float) -> OrderCounts:
 
 def _interrupt(running: Running, settings: Settings, speed: float, over: threading.Event) -> None:
     """Take spot instances away at their minutes."""
-    controls = EmulatedControls(running.aws_endpoint)
+    controls = EmulatedControls.of(running)
     store = ServiceStore(connect(running.store), running.name)
     began = store.clock().service_at
     for planned in sorted(settings.faults.interrupts, key=lambda item: item.at_min):

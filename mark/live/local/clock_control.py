@@ -48,7 +48,7 @@ def run_clock(running: Running, *, speed: float, from_wall: float, for_s: float)
     if not speed > 0:
         raise Misconfigured(f"--speed must be above 0, not {speed:g}")
     store = ServiceStore(connect(running.store), running.name)
-    controls = EmulatedControls(running.aws_endpoint)
+    controls = EmulatedControls.of(running)
     before = store.clock()
     if speed == 1.0 and before.speed_at(steady_time()) == 1.0:
         yield

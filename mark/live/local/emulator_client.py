@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, RetryLater
+from mark.live.local.running import Running
 from mark.steady_time import WALL
 
 TIMEOUT_S = 10.0
@@ -71,10 +72,15 @@ class InjectedFault(TypedDict, total=False):
 
 
 class EmulatedControls:
-    """Client of /_mark/ of the emulated AWS at `endpoint`."""
+    """Client of /_mark/ of the emulated AWS at `endpoint`. secret: of the account's key."""
 
-    def __init__(self, endpoint: str) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: str, secret: str) -> None:
+        self._endpoint, self._secret = endpoint, secret
+
+    @classmethod
+    def of(cls, running: Running) -> EmulatedControls:
+        """The controls of a running service's account."""
+        return cls(running.aws_endpoint, running.aws_secret_access_key)
 
     def set_clock(self, anchor: ClockAnchor) -> None:
         """Let its clock stand at `anchor`."""
@@ -115,7 +121,7 @@ class EmulatedControls:
         request = urllib.request.Request(  # noqa: S310 - the endpoint is ours
             f"{self._endpoint}/_mark/{path}",
             data=None if body is None else json_text(body, allow_nan=True).encode(),
-            headers={"content-type": "application/json"},
+            headers={"content-type": "application/json", "authorization": f"Bearer {self._secret}"},
             method=method,
         )
         try:

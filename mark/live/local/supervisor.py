@@ -264,7 +264,7 @@ class Supervisor:
             step="starting the emulated AWS",
         )
         self._start("aws", "emulator", str(port), repr(self._since))
-        controls = self._controls = EmulatedControls(self._running.aws_endpoint)
+        controls = self._controls = EmulatedControls.of(self._running)
         self._until("the emulated AWS answers", lambda: _succeeds(controls.state))
         self._aws = aws_of(self._settings.service.aws.region, self._running, "setup")
         self._set_up_account()

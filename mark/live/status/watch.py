@@ -77,7 +77,7 @@ def start_progress(running: Running) -> list[str]:
     try:
         spec = store.spec()
         overflows = {served.name: served.overflow is not None for served in spec.models}
-        controls = EmulatedControls(running.aws_endpoint)
+        controls = EmulatedControls.of(running)
         models = look_at_start(store, controls, overflows, store.clock().service_at)
     except MarkError:  # so early that there is nothing to ask yet
         return []
