@@ -222,7 +222,7 @@ class Ec2Cloud:
         self._rows = listed
         self._unlisted = {name: row for name, row in self._unlisted.items() if name not in self._rows}
         self._listed_at = now
-        self._guard.update_inventory(self._setup.model, self._rows, now)
+        self._guard.update_inventory(self._setup.model, self._rows | self._unlisted)
         self._transitions.listed(self._rows, now)
         told = {name: ListedInstance(host=row.host, version=row.version) for name, row in sorted(listed.items())}
         self._membership.list_instances(told)

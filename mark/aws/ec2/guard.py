@@ -14,8 +14,6 @@ from mark.domain.service_cap import EXACT, NOTHING, ServiceCap, Takes, takes_of
 
 AWAKE = ("pending", "running")
 """States in which an instance costs money by the hour, or is about to."""
-UNLISTED_S = 300.0
-"""Time that EC2 may take to list what it has launched (developer guide: eventual consistency)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +47,13 @@ class Guard:
         self._spot: Mapping[str, SpotPrice] = {}
         self._lock = Lock()
         self._inventory: dict[str, Ec2Row] = {}
-        self._unlisted: set[str] = set()
         self._reserved: dict[tuple[str, str], Launch] = {}
 
-    def update_inventory(self, model: str, rows: Mapping[str, Ec2Row], now: float) -> None:
-        """Replace the inventory of a model by its last listing; what is too young to be listed counts on."""
+    def update_inventory(self, model: str, rows: Mapping[str, Ec2Row]) -> None:
+        """Replace the inventory of a model: by what is listed, and what is too young to be."""
         with self._lock:
-            self._unlisted -= rows.keys()
-            self._unlisted = {
-                name for name in self._unlisted if self._inventory[name].launched_at > now - UNLISTED_S
-            }
-            self._inventory = {
-                name: row for name, row in self._inventory.items() if row.model != model or name in self._unlisted
-            } | dict(rows)
+            others = {name: row for name, row in self._inventory.items() if row.model != model}
+            self._inventory = others | dict(rows)
 
     def update_prices(self, spot: Mapping[str, SpotPrice]) -> None:
         """Replace the prices of these spot offerings, by name. Until they are known, list prices count."""
@@ -72,7 +64,6 @@ class Guard:
         """Add instances that were rented since the last listing."""
         with self._lock:
             self._inventory |= rows
-            self._unlisted |= rows.keys()
 
     def forbidden_reason(self, name: str) -> str | None:
         """The limit that forbids even one instance of an offering; None where it may run."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from mark.aws.ec2.guard import UNLISTED_S, Guard, Guardrails
+from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup, fleet_request, launched_rows, shortfall, unfilled
 from mark.aws.ec2.observed import Ec2Row
 from mark.aws.errors import REPORTED_AT
@@ -771,7 +771,7 @@ def test_guardrails_count_standbys_that_another_model_is_waking() -> None:
         )
         for name in ("i-1", "i-2", "i-3")
     }
-    guard.update_inventory("m", rows, 1000.0)
+    guard.update_inventory("m", rows)
 
     assert guard.reserve_wake("i-1") is None
     assert guard.reserve_wake("i-2") is None
@@ -779,9 +779,9 @@ def test_guardrails_count_standbys_that_another_model_is_waking() -> None:
     count, why = guard.reserve("other", launch(1))
     assert count == 0
     assert "USD an hour" in str(why)
-    guard.update_inventory("m", rows, 1001.0)  # they sleep on: AWS did not wake them
+    guard.update_inventory("m", rows)  # they sleep on: AWS did not wake them
     assert guard.reserve_wake("i-3") is None
-    guard.update_inventory("m", {}, 1002.0)
+    guard.update_inventory("m", {})
     assert "not there" in str(guard.reserve_wake("i-3"))
 
 
@@ -868,27 +868,39 @@ def rented(name: str, at: float, model: str = "m") -> dict[str, Ec2Row]:
     }
 
 
-def test_guardrails_count_what_ec2_does_not_list_yet() -> None:
+def test_guardrails_count_what_was_launched_since_the_last_pass() -> None:
     guard = Guard(Guardrails(max_instances=3, max_usd_per_hour=9.0), OFFERINGS)
     guard.launched(rented("i-1", 1000.0))
     guard.launched(rented("i-2", 1060.0))
     guard.launched(rented("i-9", 1060.0, "other"))
 
-    def fits(now: float, *listed: dict[str, Ec2Row]) -> int:
-        guard.update_inventory("m", {name: row for rows in listed for name, row in rows.items()}, now)
+    def fits(model: str, *there: dict[str, Ec2Row]) -> int:
+        guard.update_inventory(model, {name: row for rows in there for name, row in rows.items()})
         order = launch(9, token="t9-9")
         count, _ = guard.reserve("m", order)
         guard.release("m", order)
         return count
 
-    first = rented("i-1", 1000.0)
-    assert fits(1061.0) == 0
-    assert fits(1062.0, first) == 0
-    assert fits(1063.0) == 1  # it was listed, and ended since
-    assert fits(1060.0 + UNLISTED_S - 1.0) == 1
-    assert fits(1060.0 + UNLISTED_S) == 2  # it never came to be
-    guard.update_inventory("other", {}, 1060.0 + UNLISTED_S)
-    assert fits(1061.0 + UNLISTED_S) == 3
+    assert fits("m", rented("i-1", 1000.0), rented("i-2", 1060.0)) == 0
+    assert fits("m", rented("i-2", 1060.0)) == 1
+    assert fits("m") == 2
+    assert fits("other") == 3
+
+
+def test_an_instance_that_is_waited_for_no_more_counts_for_no_guardrail(moto: None) -> None:
+    """It ended before a pass listed it."""
+    there = scene(rails=Guardrails(max_instances=1, max_usd_per_hour=9.0))
+    there.cloud.submit(launch(1))
+    (row,) = rows_of(there)
+    there.aws.ec2.terminate_instances(InstanceIds=[row["InstanceId"]])
+    began = there.clock.at
+    for number, waited_s in enumerate((1.0, SETUP.unlisted_limit_s, SETUP.unlisted_limit_s + 1.0)):
+        there.clock.at = began + waited_s
+        waits = bool(there.cloud.observe().instances)
+        there.cloud.submit(launch(1, token=f"t2-{number}"))
+        refused = [fact.cause for fact in there.cloud.drain_facts() if isinstance(fact, LaunchRefused)]
+        assert refused == ([RefusalCause.GUARDRAIL] if waits else [])
+    assert len(rows_of(there)) == 2
 
 
 def test_guardrails_count_what_another_model_is_asking_for() -> None:

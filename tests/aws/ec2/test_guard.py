@@ -79,7 +79,7 @@ def test_no_launch_takes_what_runs_above_the_limit_in_whichever_zones_it_comes(
 def test_a_zone_that_is_known_counts_with_its_own_price_and_one_that_is_not_with_the_dearest() -> None:
     guard = Guard(Guardrails(max_instances=9, max_usd_per_hour=1.0), OFFERINGS)
     guard.update_prices(known({"a": 0.1, "b": 0.3}))
-    guard.update_inventory("m", {"i-1": row("i-1", SPOT.name, "a"), "i-2": row("i-2", SPOT.name, "")}, 0.0)
+    guard.update_inventory("m", {"i-1": row("i-1", SPOT.name, "a"), "i-2": row("i-2", SPOT.name, "")})
     count, why = guard.reserve("m", Launch(token="t", reason="r", offering=SPOT.name, count=3))
     assert count == 2, "0.1 and 0.3 run, and 0.3 each may come"
     assert why is not None
@@ -98,7 +98,7 @@ def test_an_offering_whose_dearest_zone_is_above_the_limit_is_forbidden_while_it
 def test_an_unknown_offering_counts_as_the_dearest_at_the_prices_of_now() -> None:
     guard = Guard(Guardrails(max_instances=9, max_usd_per_hour=1.0), OFFERINGS)
     guard.update_prices(known({"a": 0.9}))
-    guard.update_inventory("m", {"i-1": row("i-1", "gone:spot", "a")}, 0.0)
+    guard.update_inventory("m", {"i-1": row("i-1", "gone:spot", "a")})
     count, why = guard.reserve("m", Launch(token="t", reason="r", offering=SPOT.name, count=1))
     assert count == 0
     assert why == "0.9000 USD an hour and 0.9000 more exceed 1"
@@ -108,7 +108,7 @@ def test_no_launch_takes_what_runs_above_the_vcpus_or_gpus_of_the_cap() -> None:
     per_one = ON_DEMAND.instance_type.vcpus
     order = Launch(token="t", reason="r", offering=ON_DEMAND.name, count=5)
     guard = Guard(Guardrails(max_instances=99, max_vcpus=3.0 * per_one), OFFERINGS)
-    guard.update_inventory("other", {"i-1": row("i-1", ON_DEMAND.name, "a")}, 0.0)
+    guard.update_inventory("other", {"i-1": row("i-1", ON_DEMAND.name, "a")})
     assert guard.reserve("m", order) == (2, f"{per_one} vCPUs and {5 * per_one} more exceed {3 * per_one}")
     assert Guard(Guardrails(max_instances=99, max_vcpus=per_one - 1.0), OFFERINGS).forbidden_reason(ON_DEMAND.name)
     assert Guard(Guardrails(max_instances=99, max_gpus=1.0), OFFERINGS).reserve("m", order) == (5, None)
