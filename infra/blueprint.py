@@ -110,11 +110,6 @@ class Blueprint:
         return tuple(str(part) for part in parts[: len(self.zones)])
 
     @property
-    def first_machine(self) -> MachineSettings:
-        """The kind whose templates bear no kind in their names."""
-        return self.rollout.machine_kinds[0]
-
-    @property
     def machine(self) -> MachineSettings:
         """The kind that gateways and controllers run on."""
         return next(one for one in self.rollout.machine_kinds if one.name == self.gateway_machine)

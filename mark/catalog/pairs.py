@@ -24,8 +24,6 @@ from mark.catalog.schema import Entry, Name, parse_file, refuse_twice
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.profile import Evidence
 
-PAIR_FORMAT = "mark-pairs/1"
-
 
 class PairEntry(Entry):
     """`model` while `beside` runs on the same GPU."""

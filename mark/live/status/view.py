@@ -72,7 +72,7 @@ from mark.report.live.service_status import (
     TenantStatus,
 )
 from mark.service_spec import ServedModel, ServiceSpec
-from mark.serving.gateway.central.shares import kinds_of, share_instances
+from mark.serving.gateway.central.shares import assign_gateways, kinds_of
 from mark.steady_time import steady_time
 from mark.store.published_status import (
     ALERTS,
@@ -98,7 +98,6 @@ from mark.store.service import ServiceStore
 
 RATE_WINDOWS = 12
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p98", 0.98), ("p99", 0.99))
-SILENT_PERIODS = 3.0
 
 
 class LiveView:
@@ -280,7 +279,7 @@ class LiveView:
             if member.state is MemberState.READY and not (versions and versions.is_retired(member.version))
         }
         zone_of = {name: member.zone for name, member in members.items()}
-        owner_of = share_instances(kinds_of(takes, type_of), gateways, zone_of)
+        owner_of = assign_gateways(kinds_of(takes, type_of), gateways, zone_of)
         counts = {name: Counter[str]() for name in gateways}
         for agent, owner in owner_of.items():
             counts[owner][takes[agent][0]] += 1

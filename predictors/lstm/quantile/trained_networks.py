@@ -42,16 +42,6 @@ def write_card(path: Path, card: ModelCard) -> None:
     _replace(path, lambda file: file.write(json.dumps(asdict(card), indent=1).encode()))
 
 
-def read_card(path: Path) -> ModelCard | None:
-    """The card in a file; None where there is none, or where it is damaged."""
-    try:
-        fields = json.loads(path.read_bytes())
-        lists = {name: tuple(fields[name]) for name in ("seeds", "epochs", "held_out_loss", "seconds")}
-        return ModelCard(**{**fields, **lists})
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """Write named arrays. A cache that cannot be written costs a warning: the next start trains again."""
     _replace(path, lambda file: np.savez(file, **arrays))

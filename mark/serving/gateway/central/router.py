@@ -38,7 +38,7 @@ from mark.domain.member import Member
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.agent import Agent
-from mark.serving.gateway.central.shares import kinds_of, share_instances
+from mark.serving.gateway.central.shares import assign_gateways, kinds_of
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView
@@ -248,7 +248,7 @@ class CentralRouter(ModelRouter):
             known = {name: (agent.offering, "new" if name in new else "") for name, agent in connected.items()}
         else:
             known = {name: one for name, one in known.items() if not one[1] or self._serves(one[1].encode())}
-        owner_of = share_instances(kinds_of(known, self._type_of), self._gateways, self._zone_of)
+        owner_of = assign_gateways(kinds_of(known, self._type_of), self._gateways, self._zone_of)
         own = {
             name: agent
             for name, agent in connected.items()

@@ -26,7 +26,7 @@ def kinds_of(agents: Mapping[str, tuple[str, str]], type_of: Mapping[str, str]) 
     }
 
 
-def share_instances(
+def assign_gateways(
     kind_of: Mapping[str, str], gateways: Mapping[str, str], zone_of: Mapping[str, str]
 ) -> dict[str, str]:
     """The gateway of each instance.

@@ -20,7 +20,7 @@ from mark.domain.offering import Market, Offering
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.central.router import CentralRouter
-from mark.serving.gateway.central.shares import share_instances
+from mark.serving.gateway.central.shares import assign_gateways
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView
@@ -499,7 +499,7 @@ def test_a_gateway_without_a_share_binds_early() -> None:
     other = next(
         name
         for name in map(str, range(1000))
-        if share_instances({"i-0": fast.offering}, {name: "", "me": ""}, {})["i-0"] == name
+        if assign_gateways({"i-0": fast.offering}, {name: "", "me": ""}, {})["i-0"] == name
     )
     fast.forced = False
     gateway.router.set_gateways("me", {"me": "", other: ""})
