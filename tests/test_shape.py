@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,11 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(HOUSE))
+
+
+@functools.cache
+def read(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def public(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
@@ -43,7 +49,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 def undocumented(path: Path) -> Iterator[str]:
     """The module or its public names; a port's methods are its signature, its class says what it is."""
-    tree = ast.parse(path.read_text())
+    tree = read(path)
     if not ast.get_docstring(tree):
         yield "the module"
     ports = path.name == "ports.py"
@@ -52,7 +58,7 @@ def undocumented(path: Path) -> Iterator[str]:
 
 def imported_rooms(path: Path) -> set[str]:
     rooms = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(read(path)):
         if isinstance(node, ast.Import):
             rooms |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

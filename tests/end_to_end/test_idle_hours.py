@@ -44,10 +44,6 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         made.down()
 
 
-def test_three_hours_of_two_requests_each(live: Rig) -> None:
-    soak(live, hours=3)
-
-
 @pytest.mark.slow
 def test_a_day_of_two_requests_an_hour(live: Rig) -> None:
     soak(live, hours=24)

@@ -37,6 +37,7 @@ def folder(shape: Synthesis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return tmp_path
 
 
+@pytest.mark.parametrize("shape", ["lean_synthesis"], ids=["lean"], indirect=True)
 def test_an_app_of_ones_own_gives_the_same_stacks(shape: Synthesis, folder: Path) -> None:
     shutil.copyfile(EXAMPLES / "cdk-app" / "app.py", folder / "app.py")
     subprocess.run(

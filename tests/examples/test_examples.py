@@ -47,6 +47,7 @@ def test_the_client_has_ten_lines() -> None:
     assert sum(1 if not isinstance(node, ast.With) else 1 + len(node.body) for node in body) <= 10
 
 
+@pytest.mark.slow
 def test_traffic_of_a_load_balancer_s_log(tmp_path: Path) -> None:
     reader = Reader(tmp_path, "own-traffic")
     said = reader.follow()
@@ -99,6 +100,7 @@ def test_the_action_replays_and_comments(tmp_path: Path) -> None:
     assert (reader.folder / "gh.txt").read_text().startswith("pr comment 7 --body-file cost.md")
 
 
+@pytest.mark.slow
 def test_a_cost_comment_without_github(tmp_path: Path) -> None:
     said = Reader(tmp_path, "cost-comment").follow()
 

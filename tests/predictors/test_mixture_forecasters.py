@@ -93,7 +93,7 @@ def test_the_same_setup_gives_the_same_forecasts_minute_by_minute(mixture):
 def test_many_instants_at_once_get_what_each_gets_alone():
     experts = ("last-value", "moving-mean", "seasonal", "clock-bursts")
     one_by_one, at_once = (build(setup(), experts=experts, lstm=TINY) for _ in range(2))
-    ends = range(len(HISTORY), len(HISTORY) + 40)
+    ends = range(len(HISTORY), len(HISTORY) + 8)
 
     assert isinstance(at_once, BatchForecaster)
     together = at_once.forecast_each(first_units(DAYS, len(HISTORY) + 50), ends, 60)

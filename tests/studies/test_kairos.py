@@ -122,6 +122,7 @@ def test_figure_12(context: StudyContext) -> None:
     assert any("normal:" in text for text in document["assumptions"])
 
 
+@pytest.mark.slow
 def test_figures_15_and_16(context: StudyContext) -> None:
     asked = replace(SHORT, queries=2_000)
     for study, cases in (

@@ -69,6 +69,7 @@ def test_figure_9(context: StudyContext) -> None:
     assert slow > fast
 
 
+@pytest.mark.slow
 def test_figure_10_takes_the_given_trace_and_says_where_there_is_none(context: StudyContext) -> None:
     study = superserve_fig10(replace(context, trace=WAVES), SHORT)
     document = check_study(study)
