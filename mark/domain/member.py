@@ -83,3 +83,5 @@ class Peer:
     port: int
     #: The availability zone that it stands in; empty where it is not known.
     zone: str = ""
+    #: SHA-256 of the certificate that the port shows, in hex; empty where it takes requests without TLS.
+    certificate: str = ""

@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ import tritonclient.http as triton
 from botocore.config import Config
 from tritonclient.utils import InferenceServerException
 
+from mark.domain.member import Peer
 from mark.protocols.oip.bodies import error_reply
+from mark.serving.certificate import make_certificate
+from mark.serving.gateway.peers import PeerGateway
 from tests.serving.harness import INFER, Client, Live, live, run, served
 
 
@@ -273,17 +277,20 @@ def test_tls(tmp_path: Path) -> None:
 
 
 def test_peers_reach_a_gateway_with_an_address_and_tls_of_its_own_beside_its_clients(tmp_path: Path) -> None:
-    """A node of the lean shape: clients see TLS, the other gateway has a port of its own."""
+    """A node of the lean shape: the other gateway has a port of its own, with a certificate that it announced."""
     server, _ = certified(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
     async def test() -> None:
-        async with live(agents=0, tls=server, own_address="127.0.0.1", peer_port=port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
-            writer.close()
-            await writer.wait_closed()
+        async with live(agents=0, tls=server, own_address="127.0.0.1", peer_port=port) as running:
+            me = Peer(name="me", host="127.0.0.1", port=1)
+            told = next(peer for peer in await running.store.announce_gateway(me) if peer != me)
+            assert told.port == port
+            wrong = replace(told, certificate=make_certificate().fingerprint)
+            for peer, answers in ((told, True), (wrong, False), (replace(told, certificate=""), False)):
+                other = PeerGateway(peer)
+                assert await other.is_alive() == answers, peer
+                await other.close()
 
     run(test())

@@ -15,9 +15,9 @@ from mark.protocols.frames import Bounced as BouncedFrame
 from mark.protocols.frames import Challenge, FrameParser, Hello, Request, Response, Welcome, encode
 from mark.protocols.handshake import AgentHandshake, GatewayHandshake, new_nonce
 from mark.serving.agent.access import AgentAccess
-from mark.serving.agent.certificate import make_certificate
 from mark.serving.agent.gateway_link import FramePort, GatewayConnection
 from mark.serving.agent.tenant import AgentConfig, Tenant
+from mark.serving.certificate import make_certificate
 from mark.serving.frame_link import HANDSHAKE_S, WHOLE_FRAME_S
 from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Client, Live, live, offering, run, served, truth, until

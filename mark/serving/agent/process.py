@@ -20,12 +20,12 @@ from mark.domain.member import MemberState
 from mark.domain.offering import Offering
 from mark.ports import AgentLink, Backend
 from mark.service_spec import ServedModel
-from mark.serving.agent.certificate import make_certificate
 from mark.serving.agent.gateway_link import GatewayConnection
 from mark.serving.agent.host import METADATA, Host
 from mark.serving.agent.http import AgentExchange
 from mark.serving.agent.tenancies import MakeTenant, Tenancies
 from mark.serving.agent.tenant import AgentConfig, Tenant
+from mark.serving.certificate import make_certificate
 from mark.serving.frame_link import HANDSHAKE_S
 from mark.serving.http.http_server import HttpServer
 from mark.telemetry.otlp.sender import TelemetrySender

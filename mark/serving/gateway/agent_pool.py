@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hmac
 import logging
 import math
-import ssl
 import time
 from collections.abc import Callable
-from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
 from mark.dispatch.batcher import places_after
@@ -39,6 +36,7 @@ from mark.protocols.frames import (
     with_details,
 )
 from mark.protocols.handshake import GatewayHandshake, new_nonce
+from mark.serving.certificate import any_certificate, is_shown
 from mark.serving.frame_link import HANDSHAKE_S, FrameLink
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
@@ -55,15 +53,6 @@ SILENCE_S = 5.0
 """Limit without a frame; agents publish their state four times a second."""
 CONNECT_S = 2.0
 BACKOFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-
-
-def _any_certificate() -> ssl.SSLContext:
-    """TLS that accepts each certificate: its fingerprint is compared when the connection is made."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 class AgentConnection(FrameLink):
@@ -110,10 +99,8 @@ class AgentConnection(FrameLink):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         super().connection_made(transport)
-        if self._certificate:
-            shown = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-            if not hmac.compare_digest(sha256(shown).hexdigest().encode(), self._certificate.encode()):
-                self.give_up("%s refused", "its certificate is not the one that stands in the store")
+        if self._certificate and not is_shown(transport, self._certificate):
+            self.give_up("%s refused", "its certificate is not the one that stands in the store")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: requests in flight here are dispatched again."""
@@ -407,7 +394,7 @@ class AgentConnections:
     def __init__(self, routers: dict[str, ModelRouter], token: str | None, zone: str = "") -> None:
         self._routers, self._token, self._zone = routers, token, zone
         self._versions = {name: VersionRouters(router) for name, router in routers.items()}
-        self._tls = _any_certificate()
+        self._tls = any_certificate()
         self._members: dict[str, Member] = {}
         self._gateways = 1
         self._tasks: dict[str, asyncio.Task[None]] = {}

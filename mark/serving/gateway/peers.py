@@ -49,9 +49,9 @@ class PeerGateway:
         host = f"[{peer.host}]" if ":" in peer.host else peer.host
         self.peer = peer
         url = f"http://{host}:{peer.port}"
-        self.client = HttpClient(url, connections=MOST_CONNECTIONS)
+        self.client = HttpClient(url, connections=MOST_CONNECTIONS, certificate=peer.certificate)
         #: for requests of the async class, which take their connections for hours
-        self.client_of_held = HttpClient(url, connections=MOST_HELD)
+        self.client_of_held = HttpClient(url, connections=MOST_HELD, certificate=peer.certificate)
         self.is_up = False
         self.unlisted = 0
 

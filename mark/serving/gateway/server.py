@@ -29,6 +29,7 @@ from mark.protocols.oip import bodies as oip
 from mark.protocols.trace_context import carried
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.accuracy_floor import pinned_variant, stricter_floor
+from mark.serving.certificate import make_certificate
 from mark.serving.gateway import triton_documents as triton
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central.router import CentralRouter
@@ -636,15 +637,25 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def _own_port(gateway: Gateway, shared: socket.socket) -> tuple[Peer, asyncio.Server | None]:
-    """The address at which peers reach this gateway alone."""
+    """The address at which peers reach this gateway alone: over TLS where its clients do, but for loopback."""
     config = gateway.config
     if config.own_address is not None and config.tls is None:
         return Peer(
             name=config.name, host=config.own_address, port=shared.getsockname()[1], zone=config.zone
         ), None
     host, port = (LOOPBACK, 0) if config.own_address is None else (config.own_address, config.peer_port)
-    own = await asyncio.get_running_loop().create_server(gateway.http.connection, host, port)
-    return Peer(name=config.name, host=host, port=own.sockets[0].getsockname()[1], zone=config.zone), own
+    tls = None if config.own_address is None else make_certificate()
+    own = await asyncio.get_running_loop().create_server(
+        gateway.http.connection, host, port, ssl=None if tls is None else tls.context
+    )
+    me = Peer(
+        name=config.name,
+        host=host,
+        port=own.sockets[0].getsockname()[1],
+        zone=config.zone,
+        certificate="" if tls is None else tls.fingerprint,
+    )
+    return me, own
 
 
 async def _follow_tokens(gateway: Gateway, tokens: TokenReader, pause_s: float) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from mark.domain.errors import Misconfigured, RetryLater
+from mark.serving.certificate import any_certificate, is_shown
 
 MAX_CONNECTIONS = 32
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
@@ -258,9 +259,12 @@ class HttpStream:
 
 
 class HttpClient:
-    """Calls one server. Made and used in one event loop."""
+    """Calls one server. Made and used in one event loop.
 
-    def __init__(self, url: str, *, connections: int = MAX_CONNECTIONS) -> None:
+    certificate: SHA-256 of the one that the server must show, in hex; empty: the connection has no TLS.
+    """
+
+    def __init__(self, url: str, *, connections: int = MAX_CONNECTIONS, certificate: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise Misconfigured(f"backend target {url!r} must read http://host:port")
@@ -270,6 +274,8 @@ class HttpClient:
         self._idle: list[ClientConnection] = []
         self._open: set[ClientConnection] = set()
         self._places = asyncio.Semaphore(connections)
+        self._certificate = certificate
+        self._tls = any_certificate() if certificate else None
 
     async def request(
         self,
@@ -362,7 +368,12 @@ class HttpClient:
 
     async def _connect(self) -> ClientConnection:
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(ClientConnection, self._host, self._port)
+        transport, connection = await loop.create_connection(
+            ClientConnection, self._host, self._port, ssl=self._tls
+        )
+        if self._certificate and not is_shown(transport, self._certificate):
+            connection.lose("closed")
+            raise RetryLater(f"{self.url} shows another certificate than the one that was announced")
         self._open.add(connection)
         return connection
 
