@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -163,7 +164,10 @@ class Model:
             ask=False,
             force=force,
         )
-        folder, found = measured_model(options)
+        with ThreadPoolExecutor(
+            1
+        ) as aside:  # a notebook has an event loop in this thread, measuring needs its own
+            folder, found = aside.submit(measured_model, options).result()
         return cls(found.needs.name, folder / PROFILE_FILE, folder / MODEL_FILE)
 
 

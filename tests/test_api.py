@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
 import json
 import re
@@ -149,7 +150,11 @@ class Mine:
 
 def test_a_model_brings_its_profiles_along(mark, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
-    mine = api.Model.measure("mine.py:Mine", out="own", slo_ms=200, memory_gib=0.5, seconds=0.1)
+
+    async def in_a_notebook() -> api.Model:
+        return api.Model.measure("mine.py:Mine", out="own", slo_ms=200, memory_gib=0.5, seconds=0.1)
+
+    mine = asyncio.run(in_a_notebook())
     assert mine == api.Model.from_profile("own/profile.json")
     files = ("--models", "own/model.json", "--profiles", "own/profile.json")
     told = json.loads(mark("plan", "--rate", "120", "--model", "mine", *files, "--json").out)

@@ -30,7 +30,7 @@ OUTSIDE = {
 }
 """Files that have another name on the site."""
 DECISIONS, EXAMPLES, TABLES = "docs/decisions", "examples", "docs/figures"
-CODE = (".py", ".yaml", ".yml", ".json")
+CODE = (".py", ".yaml", ".yml", ".json", ".ipynb")
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?\)")
 """A link within the repository: no scheme, not only an anchor."""
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")

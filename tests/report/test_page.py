@@ -233,7 +233,12 @@ def test_in_a_notebook_it_can_be_read_and_leaves_the_page_alone(tmp_path: Path, 
     runs = [fake_run(policy) for policy in POLICIES]
     parts = (render_notebook(runs), render_notebook(runs, drawn="cost"), render_notebook(runs, drawn="load"))
     page = '<!doctype html><meta name="color-scheme" content="light dark"><body style="margin:0">'
-    look = look_at(tmp_path, page + "".join(parts), width=width, dark=dark)
+    jupyters = (
+        "<style>.jupyter table { table-layout: fixed; margin: auto; } .jupyter td { text-align: right; }</style>"
+    )
+    look = look_at(
+        tmp_path, f'{page}{jupyters}<div class="jupyter">{"".join(parts)}</div>', width=width, dark=dark
+    )
 
     look.check(dark=dark)
     assert not any(re.search(r"<a |<img|<script|https?:", part) for part in parts)
