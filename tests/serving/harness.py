@@ -79,6 +79,9 @@ def served(
 
 
 LAMBDA = LambdaOffering(latency_s=0.05, provenance=ASSUMED, cold_start_s=0.1)
+SLOW_LAMBDA = LambdaOffering(latency_s=30.0, provenance=ASSUMED, cold_start_s=600.0)
+PATIENT_S = 90.0
+"""An objective that a warm environment of SLOW_LAMBDA keeps on a busy machine too, and a cold one never."""
 
 
 @dataclass

@@ -18,7 +18,18 @@ from mark.ports import InferReply
 from mark.serving.gateway.config import TokenReader
 from mark.serving.http.limits import HttpLimits
 from tests.serving.fakes import FakeLambda
-from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, until
+from tests.serving.harness import (
+    BODY,
+    INFER,
+    LAMBDA,
+    PATIENT_S,
+    SLOW_LAMBDA,
+    Live,
+    live,
+    run,
+    served,
+    until,
+)
 
 
 def test_a_request_is_answered_and_says_by_whom() -> None:
@@ -378,12 +389,12 @@ def test_a_late_request_is_shed_unless_somebody_has_warmed_lambda(share: int, by
 
     async def test() -> None:
         policy = DispatchPolicy(late=Late.SHED)
-        slow = served(dispatch=policy, overflow=LAMBDA, batch_s=(0.1,))  # a cold start ends after 0.15 s
+        slow = served(dispatch=policy, latency_s=PATIENT_S, overflow=SLOW_LAMBDA, batch_s=(600.0,))
         async with live(slow, overflow=FakeLambda()) as running:
             running.store.warmings = (Warmed(model="echo", at=time.time(), share=share),)
             asked = running.store.asked_warmed
             await until(lambda: _later(running, asked + 1))
-            reply = await running.ask(x_mark_deadline_ms=str(round(LAMBDA.latency_s * 1000) + 20))
+            reply = await running.ask()
             assert reply.headers.get("x-mark-served-by") == by
             assert reply.status == (503 if by is None else 200)
 
@@ -439,16 +450,15 @@ def test_a_request_shed_because_lambda_is_cold_has_one_environment_warmed(refuse
     async def test() -> None:
         overflow = FakeLambda()
         overflow.refuses = refuses
-        model = served(dispatch=DispatchPolicy(late=Late.SHED), overflow=LAMBDA)
-        in_time_if_warm, never = round(LAMBDA.latency_s * 1000) + 20, 1
+        model = served(dispatch=DispatchPolicy(late=Late.SHED), latency_s=PATIENT_S, overflow=SLOW_LAMBDA)
         async with live(model, overflow=overflow, agents=0) as running:
-            assert (await running.ask(x_mark_deadline_ms=str(never))).status == 503
+            assert (await running.ask(x_mark_deadline_ms="1")).status == 503
             assert overflow.warmed == []
-            assert (await running.ask(x_mark_deadline_ms=str(in_time_if_warm))).status == 503
+            assert (await running.ask()).status == 503
             assert overflow.warmed == ["mark-echo"]
             await running.until_metric('mark_gateway_lambda_in_flight{model="echo"}', 0)
             assert await running.metric('mark_gateway_cold_total{model="echo"}') == 0  # a ping is no request
-            reply = await running.ask(x_mark_deadline_ms=str(in_time_if_warm))
+            reply = await running.ask()
 
             assert reply.status == (503 if refuses else 200)
             assert len(overflow.warmed) == (2 if refuses else 1)

@@ -14,7 +14,20 @@ from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols.oip import bodies as oip
 from tests.serving.fakes import FakeLambda
-from tests.serving.harness import BODY, INPUTS, LAMBDA, Client, Live, RunningAgent, live, run, served, until
+from tests.serving.harness import (
+    BODY,
+    INPUTS,
+    LAMBDA,
+    PATIENT_S,
+    SLOW_LAMBDA,
+    Client,
+    Live,
+    RunningAgent,
+    live,
+    run,
+    served,
+    until,
+)
 
 document = oip.example_body(INPUTS)
 document["inputs"][0]["data"] = [666.0, 666.0]
@@ -188,8 +201,11 @@ def test_an_environment_that_could_not_get_the_model_s_files_is_not_believed_war
     async def test() -> None:
         overflow = EmptyLambda()
         dispatch = DispatchPolicy(bounced=Bounced.LAMBDA, late=Late.SHED)
-        async with live(served(dispatch=dispatch, overflow=LAMBDA), overflow=overflow, agents=0) as running:
-            assert (await running.ask(x_mark_deadline_ms="60")).status == 503  # colder than its deadline
+        async with live(
+            served(dispatch=dispatch, latency_s=PATIENT_S, overflow=SLOW_LAMBDA), overflow=overflow, agents=0
+        ) as running:
+            reply = await running.ask()
+            assert reply.status == 503  # colder than its deadline
 
             async def is_billed() -> bool:
                 return any(one.models[0].gib_s for one in running.store.reports.values())

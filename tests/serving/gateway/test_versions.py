@@ -41,12 +41,9 @@ ABORTED = replace(STABLE, rollout=replace(ROLLOUT, phase=RolloutPhase.ABORTED))
 PROMOTED = replace(STABLE, stable=NEW, rollout=replace(ROLLOUT, phase=RolloutPhase.PROMOTED, weight=1.0))
 
 
-CENTRAL = [
-    None,
-    *(CentralPolicy(rule=rule, threshold=1) for rule in CentralRule if rule is not CentralRule.ORACLE),
-]
-"""Early binding, and each rule of a central queue."""
-each_rule = pytest.mark.parametrize("central", CENTRAL, ids=lambda found: found.rule if found else "early")
+CENTRAL = [None, CentralPolicy(rule=CentralRule.KAIROS)]
+"""Early binding and a central queue: which of its rules chooses is nothing to versions."""
+each_binding = pytest.mark.parametrize("central", CENTRAL, ids=["early", "central"])
 
 
 def model(central: CentralPolicy | None, *, redispatch: bool = True) -> ServedModel:
@@ -96,7 +93,7 @@ async def routed(running: Live, versions: ModelVersions) -> None:
     await until(known)
 
 
-@each_rule
+@each_binding
 def test_the_candidate_answers_its_share_and_the_rest_is_the_stable_version_s(
     central: CentralPolicy | None,
 ) -> None:
@@ -117,24 +114,7 @@ def test_the_candidate_answers_its_share_and_the_rest_is_the_stable_version_s(
     run(test())
 
 
-@each_rule
-def test_a_canary_of_five_percent_gets_five_percent(central: CentralPolicy | None) -> None:
-    async def test() -> None:
-        async with live(model(central), agents=0) as running:
-            await two_versions(running, candidate(0.05))
-            client = await running.client()
-            found: Counter[str] = Counter()
-            for number in range(2000):
-                reply = await client.ask(x_mark_request_id=f"request-{number}")
-                assert reply.status == 200
-                found[reply.headers["x-mark-version"]] += 1
-            await client.close()
-            assert abs(found[NEW] / 2000 - 0.05) <= 0.01
-
-    run(test())
-
-
-@each_rule
+@each_binding
 def test_a_path_names_a_version_and_an_unknown_one_is_not_found(central: CentralPolicy | None) -> None:
     async def test() -> None:
         async with live(model(central), agents=0) as running:
@@ -237,7 +217,7 @@ def test_each_version_s_environments_are_its_own_and_all_go_with_the_function() 
     run(test())
 
 
-@each_rule
+@each_binding
 @pytest.mark.parametrize("redispatch", [True, False])
 def test_what_the_candidate_fails_the_stable_version_answers(
     central: CentralPolicy | None, redispatch: bool
@@ -263,7 +243,7 @@ def test_what_the_candidate_fails_the_stable_version_answers(
     run(test())
 
 
-@each_rule
+@each_binding
 def test_the_candidate_fails_a_request_once_though_the_stable_version_loses_it_then(
     central: CentralPolicy | None,
 ) -> None:
@@ -296,7 +276,7 @@ def test_the_candidate_fails_a_request_once_though_the_stable_version_loses_it_t
     run(test())
 
 
-@each_rule
+@each_binding
 @pytest.mark.parametrize("redispatch", [True, False])
 def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(
     central: CentralPolicy | None, redispatch: bool
@@ -332,7 +312,7 @@ def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(
     run(test())
 
 
-@each_rule
+@each_binding
 def test_a_request_that_names_a_version_gets_no_other_s_answer_if_it_waited_while_that_was_aborted(
     central: CentralPolicy | None,
 ) -> None:
@@ -366,7 +346,7 @@ async def in_flight(running: Live, instance: str, least: int) -> bool:
     return len(running.agents[instance].backend.batches) >= least
 
 
-@each_rule
+@each_binding
 def test_a_retry_gets_no_answer_of_a_version_that_was_aborted(central: CentralPolicy | None) -> None:
     async def test() -> None:
         async with live(model(central), agents=0) as running:
@@ -379,7 +359,7 @@ def test_a_retry_gets_no_answer_of_a_version_that_was_aborted(central: CentralPo
     run(test())
 
 
-@each_rule
+@each_binding
 def test_what_an_aborted_version_finishes_is_not_kept_for_retries(central: CentralPolicy | None) -> None:
     """A model that forbids a second execution: the request that was begun gets its answer, no later one does."""
 
@@ -402,7 +382,7 @@ def test_what_an_aborted_version_finishes_is_not_kept_for_retries(central: Centr
     run(test())
 
 
-@each_rule
+@each_binding
 def test_an_abort_that_a_gateway_did_not_see_takes_effect_with_the_next_rollout(
     central: CentralPolicy | None,
 ) -> None:
@@ -444,7 +424,7 @@ def test_a_request_counts_once_as_failed_by_its_version_and_none_for_another_gat
     assert (router.version_tally.failed_, router.tally.failed) == (2, 3)
 
 
-@each_rule
+@each_binding
 def test_a_candidate_without_instances_costs_nobody_an_answer(central: CentralPolicy | None) -> None:
     async def test() -> None:
         async with live(model(central), agents=0) as running:
@@ -542,7 +522,7 @@ def counted(running: Live, version: str) -> VersionCounts:
     )
 
 
-@each_rule
+@each_binding
 def test_after_the_promotion_the_old_version_gets_no_request(central: CentralPolicy | None) -> None:
     async def test() -> None:
         async with live(model(central), agents=0) as running:
