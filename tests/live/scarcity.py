@@ -95,7 +95,7 @@ def rehearse(asked: Scarcity) -> Figures:
             lack = threading.Thread(target=_take_capacity, args=(store, controls, began_at, seconds, over))
             lack.start()
             try:
-                load = drive(running, settings, show_live=False)
+                [load] = drive(running, [settings], show_live=False)
             finally:
                 over.set()
                 lack.join()
