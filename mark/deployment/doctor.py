@@ -39,7 +39,7 @@ from mark.deployment.zones import any_zones, check_types_by_zone, check_way_out,
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.live.models import LiveModel, make_live_models
 from mark.live.service_session import service_aws
-from mark.report.tables import make_table, texts
+from mark.report.tables import Column, make_table, texts
 from mark.report.terminal import note, progress, show, show_json
 
 ERRORS_FOUND = 1
@@ -391,7 +391,7 @@ def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, ok: 
 
 def _table(findings: Sequence[Finding]) -> Table:
     """The findings by what they mean for a deploy, worst first."""
-    table = make_table(texts("", "check", "found", "to do"))
+    table = make_table((Column(title="", whole=True), *texts("check", "found", "to do")))
     for state, means in MEANS.items():
         for number, finding in enumerate(one for one in findings if one.state == state):
             table.add_row("" if number else means, finding.check, finding.message, finding.remedy)

@@ -129,7 +129,7 @@ def test_overhead_of_a_month_at_default_settings():
         "service's addresses": 2 * 730 * 0.005,
         "hosted zones": 0.5,
         "secrets": 4 * 0.4,
-        "alarms": 5 * 0.1,
+        "alarms": 7 * 0.1,
         "metrics": 5 * 0.3,
         "queues": 1260 * 730 * 0.4e-6,
         "traffic between zones": 0.0,
@@ -138,7 +138,7 @@ def test_overhead_of_a_month_at_default_settings():
     logs = found.pop("logs")
     assert 0.0 < logs < 1.0
     assert found == pytest.approx(expected)
-    assert sum(expected.values()) + logs == pytest.approx(39.25, abs=0.01)
+    assert sum(expected.values()) + logs == pytest.approx(39.45, abs=0.01)
 
 
 def test_overhead_of_a_month_in_the_shape_ha():

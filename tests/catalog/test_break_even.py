@@ -43,10 +43,10 @@ def lambda_usd(rate_rps: float) -> float:
 
 
 def test_by_hand() -> None:
-    # 39.25 / 730 + 0.085 + 0.0009 + 0.005 USD an hour over 0.0691 USD an hour for each request/s.
+    # 39.45 / 730 + 0.085 + 0.0009 + 0.005 USD an hour over 0.0691 USD an hour for each request/s.
     large = offering(rps=10.0, usd_per_hour=0.085)
     found = break_even_rps(FOOTPRINT, [large], LAMBDA, payload_mib=PAYLOAD_MIB)
-    assert found == pytest.approx((39.25 / 730 + 0.085 + 8 * 0.08 / 730 + 0.005) / 0.06912, rel=1e-3)
+    assert found == pytest.approx((39.45 / 730 + 0.085 + 8 * 0.08 / 730 + 0.005) / 0.06912, rel=1e-3)
     dearer = break_even_rps(HA_FOOTPRINT, [large], LAMBDA, payload_mib=PAYLOAD_MIB)
     assert dearer is not None
     assert found is not None

@@ -138,12 +138,12 @@ def test_a_service_that_is_up_says_how_edited_files_come_in(
     monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, ("doubler",)))
     monkeypatch.setattr(RunFolder, "running", lambda _: Running(name="mine", pid=7, ready=True))
     with pytest.raises(Misconfigured, match=r"is up already.* names another$"):
-        up.start(settings)
+        up.start(settings, hold=False, yes=True)
 
     (tmp_path / "doubler.py").write_text("class Doubler: weight = 2\n")
     wanted = "; `mark rollout start --model doubler --name mine` brings in its files as they are now"
     with pytest.raises(Misconfigured, match=f"{wanted}$"):
-        up.start(settings)
+        up.start(settings, hold=False, yes=True)
 
     moving = Rollout(
         id="1", before="old", candidate=bundle_of(backend_spec(backend)).version, began_at=0.0, since=0.0

@@ -349,6 +349,18 @@ def _of_object(action: str) -> Rule:
     return rule
 
 
+def _no_volume(_account: Account, _params: Params) -> Iterator[Access]:
+    """Nothing is judged: the emulated account has no volumes, and EC2 says itself that it knows no such one."""
+    return iter(())
+
+
+def _each_object(_account: Account, params: Params) -> Iterator[Access]:
+    """Objects that one call removes, each by its version where it names one."""
+    for item in params["Delete"]["Objects"]:
+        action = "s3:DeleteObjectVersion" if item.get("VersionId") else "s3:DeleteObject"
+        yield Access(action=action, resource=f"arn:aws:s3:::{params['Bucket']}/{item['Key']}")
+
+
 def _schedule(action: str) -> Rule:
     def rule(account: Account, params: Params) -> Iterator[Access]:
         group = params.get("GroupName") or "default"
@@ -441,6 +453,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
             ("ec2", name): _change_instances(f"ec2:{name}")
             for name in ("StartInstances", "StopInstances", "TerminateInstances")
         },
+        ("ec2", "DeleteVolume"): _no_volume,
         **{
             ("ec2", name): _change_template(f"ec2:{name}")
             for name in ("CreateLaunchTemplateVersion", "DeleteLaunchTemplate", "ModifyLaunchTemplate")
@@ -517,6 +530,8 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("route53", "ChangeResourceRecordSets"): _change_records,
         ("route53", "ListResourceRecordSets"): _list_records,
         ("s3", "CreateBucket"): _of_bucket("s3:CreateBucket"),
+        ("s3", "DeleteObjects"): _each_object,
+        ("s3", "ListObjectVersions"): _of_bucket("s3:ListBucketVersions"),
         ("s3", "GetObject"): _of_object("s3:GetObject"),
         ("s3", "HeadObject"): _of_object("s3:GetObject"),
         ("s3", "PutBucketLifecycleConfiguration"): _of_bucket("s3:PutLifecycleConfiguration"),

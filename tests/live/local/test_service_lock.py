@@ -75,7 +75,7 @@ def test_a_start_that_is_refused_leaves_nothing_that_it_made(
 ) -> None:
     monkeypatch.setenv("MARK_STATE", str(tmp_path / "state" / "mark"))
     with pytest.raises(Misconfigured, match="no-such-model"):
-        up.start(HOPELESS)
+        up.start(HOPELESS, hold=False, yes=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -89,7 +89,7 @@ def test_a_start_that_is_refused_leaves_an_earlier_life_as_it_was(
         folder.create(earlier, ServiceSpec(name="mine", models=()))
         folder.fail("out of memory", ())
     with pytest.raises(Misconfigured, match="no-such-model"):
-        up.start(HOPELESS)
+        up.start(HOPELESS, hold=False, yes=True)
     assert folder.settings() == earlier
     assert folder.failure() == ("out of memory",)
     assert folder.logs.is_dir()

@@ -11,7 +11,16 @@ import pytest
 from mark.dispatch.central.policy import CentralPolicy
 from mark.domain.models.versions import CanaryPolicy, ModelVersions, Rollout, RolloutPhase, VersionCounts
 from mark.protocols.oip import bodies as oip
-from tests.serving.gateway.test_versions import NEW, OLD, STABLE, ask_many, each_rule, model, path_of, two_versions
+from tests.serving.gateway.test_versions import (
+    NEW,
+    OLD,
+    STABLE,
+    ask_many,
+    each_binding,
+    model,
+    path_of,
+    two_versions,
+)
 from tests.serving.harness import BODY, Live, live, run, served, until
 
 
@@ -53,7 +62,7 @@ async def ready(running: Live, share: float) -> None:
     running.agents["i-new"].backend.requests.clear()
 
 
-@each_rule
+@each_binding
 def test_copies_are_answered_by_the_new_version_and_clients_by_the_stable_one(
     central: CentralPolicy | None,
 ) -> None:
