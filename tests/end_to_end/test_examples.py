@@ -44,10 +44,6 @@ def test_a_model_in_torch(tmp_path: Path) -> None:
     are_in_and_out(answer(Reader(tmp_path, "torch-model").follow()).partition("'data'")[2])
 
 
-def test_a_model_in_scikit_learn_is_ready_to_serve(tmp_path: Path) -> None:
-    assert re.search(r"label.*\b0\b", ready(Reader(tmp_path, "scikit-learn-model")), re.DOTALL)
-
-
 @pytest.mark.slow
 def test_a_model_in_scikit_learn(tmp_path: Path) -> None:
     said = Reader(tmp_path, "scikit-learn-model").follow()

@@ -18,6 +18,7 @@ import yaml
 
 from mark import Misconfigured, Service
 from mark.aws.names import name_of
+from mark.aws.resources import RAW_ATTEMPTS
 from mark.controller.journal import read_journal
 from mark.domain.clock import ClockAnchor
 from mark.live.background.archive import AGAIN_S, OPEN_EACH_S
@@ -110,6 +111,8 @@ def test_a_poison_message_is_a_dead_letter_rings_the_alarm_and_is_seen(live: Rig
         return str(sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=[name])["Attributes"][name])
 
     eventually(lambda: letters() == "1")
+    function = controls(live).state()["lambda"][name_of(live.name, "interruption")]
+    assert function["invocations"] >= RAW_ATTEMPTS
     move_to(live, now(live) + 61, speed=1.0)
     alarm = name_of(live.name, "deadletters")
     eventually(lambda: controls(live).state()["alarms"] == {alarm: "ALARM"})

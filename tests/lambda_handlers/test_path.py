@@ -18,7 +18,6 @@ from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup
 from mark.aws.inbox import EventInbox
 from mark.aws.provision import ServiceResources, set_up
-from mark.aws.resources import RAW_ATTEMPTS
 from mark.aws.session import Aws
 from mark.domain.billing.costs import FleetUsage
 from mark.domain.clock import ClockAnchor
@@ -27,11 +26,7 @@ from mark.ports import Clock
 from mark.protocols.events import InstanceMessage, RebalanceAdvised, StateChanged, event_of_message
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service
 from tests.emulator.conftest import World, config_for
-from tests.waiting import until
-
-ALARM = "mark-shop-deadletters"
-"""Made with the service's queues, as the rollout's stacks have it."""
-
+from tests.waiting import PATIENCE_S, until
 
 WRONG = ({"source": "aws.s3"}, {"time": "soon"}, {"detail": {"instance-id": 7}}, {"detail-type": "Else"})
 
@@ -135,22 +130,17 @@ def bill(acting: Acting) -> FleetUsage:
     return fleet_usage(acting.ledger.noted, 1.7e9 + 1e6)
 
 
-def test_a_notice_wakes_the_controller(acting: Acting) -> None:
-    first, *_ = acting.rent(2)
-    acting.world.mark("POST", "interrupt", {"instances": [first]})
-    assert acting.woken.wait(30)
-    [notice] = acting.facts()
-    assert isinstance(notice, SpotWarned)
-    assert (notice.instance, notice.terminates_at) == (first, pytest.approx(notice.at + 120.0))
-
-
-def test_what_comes_twice_late_or_malformed_changes_nothing(acting: Acting) -> None:
+def test_a_notice_wakes_the_controller_and_what_comes_twice_late_or_malformed_changes_nothing(
+    acting: Acting,
+) -> None:
     first, second = acting.rent(2)
     acting.world.mark("POST", "interrupt", {"instances": [first]})
+    assert acting.woken.wait(PATIENCE_S)
     facts: list[Fact] = []
     until(lambda: facts.extend(acting.facts()) or facts)
     [notice] = facts
     assert isinstance(notice, SpotWarned)
+    assert (notice.instance, notice.terminates_at) == (first, pytest.approx(notice.at + 120.0))
     acting.cloud.submit(Terminate(token="t2-1", reason="r", instances=(second,)))
     acting.move(acting.clock.now(), 200.0)
     until(lambda: acting.facts() == [] and set(acting.states("terminated")) == {first, second})
@@ -176,23 +166,3 @@ def test_what_comes_twice_late_or_malformed_changes_nothing(acting: Acting) -> N
     assert heard == []
     assert acting.cloud.observe() == seen
     assert bill(acting) == billed
-
-
-def test_a_poison_message_ends_among_the_dead_letters_and_raises_the_alarm(acting: Acting) -> None:
-    """A minute of visibility between attempts would make this a test of minutes."""
-    sqs, cloudwatch = acting.aws.sqs, acting.world.client("cloudwatch")
-    sqs.set_queue_attributes(QueueUrl=acting.resources.raw_url, Attributes={"VisibilityTimeout": "0"})
-    acting.move(acting.clock.now(), 1.0)
-    acting.send_raw('{"source": "aws.ec2", "poison": true}')
-    until(lambda: acting.visible("raw-dead") == 1)
-    assert acting.handled() == RAW_ATTEMPTS
-    assert acting.world.state()["alarms"] == {ALARM: "OK"}
-
-    acting.move(acting.clock.now() + 61.0, 1.0)
-    until(lambda: acting.world.state()["alarms"] == {ALARM: "ALARM"})
-    (alarm,) = cloudwatch.describe_alarms(AlarmNames=[ALARM])["MetricAlarms"]
-    assert alarm["StateValue"] == "ALARM"
-    (letter,) = sqs.receive_message(QueueUrl=sqs.get_queue_url(QueueName="mark-shop-raw-dead")["QueueUrl"])[
-        "Messages"
-    ]
-    assert json.loads(letter["Body"])["poison"] is True

@@ -114,7 +114,7 @@ def test_a_connection_that_says_nothing_is_closed_in_the_end() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_client_that_sends_no_more_gets_its_answers(count: int, behind: bytes) -> None:
     async def test() -> None:
-        async with live(takes_s=0.01) as running:
+        async with live(takes_s=0.01, limits=HttpLimits(leave_s=0.1, sweep_s=0.05)) as running:
             client = await running.client()
             for _ in range(count):
                 client.send()
