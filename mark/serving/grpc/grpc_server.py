@@ -260,8 +260,11 @@ class GrpcServer:
                 lease = self._take(limits.body_bytes, is_here=False)
                 await asyncio.wait({reading}, timeout=limits.slow_s)
             if not reading.done():
-                raise BadRequest(TOO_SLOW.format(limits.slow_s), 408)
+                raise BadRequest(TOO_SLOW.format(limits.slow_s), 408)  # noqa: TRY301 - as what else ends it
             data = reading.result()
+        except BaseException:
+            lease = None  # a cancelled call's traceback lives until garbage is collected, its memory must not
+            raise
         finally:
             reading.cancel()
         if len(data) <= UNCOUNTED_BYTES:
