@@ -219,15 +219,18 @@ def _prepare_node(node: NodeStart) -> str:
     )
     return _prepare(node.region, node.secrets, node.forms, images=(node.image, node.store_image)) + "\n".join(
         [
-            f"install -d -m 700 -o {USER} {TLS_FILES} {TLS_FILES}.$$",
-            f"cd {TLS_FILES}.$$",
+            # a process that starts again takes what the others have; `mark-renew` alone brings the next one
+            f'if [ "${{1:-}}" = renew ] || ! [ -e {TLS_FILES}/key.pem ]; then',
+            f"install -d -m 700 -o {USER} {TLS_FILES} {TLS_FILES}.new",
+            f"cd {TLS_FILES}.new",
             *(_read_certificate(node) if node.certificate else _make_certificate(node.name)),
             # replicas check the other node's certificate: a private authority's root is the end of its chain
             "cat certificate.pem /etc/pki/tls/certs/ca-bundle.crt > authorities.pem",
             "cd /",
-            f"chown -R {USER} {TLS_FILES}.$$",
+            f"chown -R {USER} {TLS_FILES}.new",
             # into the folder that is there: containers that run have it
-            f"mv -f {TLS_FILES}.$$/*.pem {TLS_FILES} && rmdir {TLS_FILES}.$$",
+            f"mv -f {TLS_FILES}.new/*.pem {TLS_FILES}",
+            "fi",
             'hashed() { printf %s "$1" | sha256sum | cut -c-64; }',
             f"own=\"$(sed -n '{_OWN}' /run/mark/environment)\"",
             f'agents="$(secret {node.agents_secret})"',
@@ -325,7 +328,7 @@ _RENEWS = f"""\
 #!/bin/bash
 set -euo pipefail
 before="$(sha256sum < {TLS_FILES}/certificate.pem)"
-/usr/local/bin/mark-prepare
+/usr/local/bin/mark-prepare renew
 [ "$before" = "$(sha256sum < {TLS_FILES}/certificate.pem)" ] ||
   systemctl --no-block restart mark-store.service mark-gateway.service
 """
