@@ -319,7 +319,9 @@ def test_nodes_take_the_next_certificate_of_the_secret(script: str, tmp_path: Pa
     there = tls.stat().st_ino
     for identity in (first, None, second):
         let_a_minute_pass(tmp_path)
-        prepared(script, tmp_path, identity=identity)  # one process starts again: the others would keep the old one
+        prepared(
+            script, tmp_path, identity=identity
+        )  # one process starts again: the others would keep the old one
         restarts = [one for one in prepared(script, tmp_path, identity=identity, runs="renew") if "restart" in one]
         assert restarts == ["--no-block restart mark-store.service mark-gateway.service"] * (identity is second)
     written = {name: (tls / f"{name}.pem").read_text().strip() for name in second}
