@@ -13,7 +13,7 @@ from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.host_spec import HostSpec
+from mark.domain.host_spec import SHARED, HostSpec
 from mark.domain.lease import Lease, LeaseLost
 from mark.domain.listing import ListedInstance
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
@@ -102,6 +102,8 @@ class ServiceStore:
             self._link.call("SET", self._keys.of("served", served.name), _agent_spec(served, spec))
             self.put_version(served, spec)
         self._link.call("SET", self._keys.of("spec"), SPEC.encode(spec))
+        if not spec.shares:  # nobody lists what nobody shares, and gateways would take any agent for a shared one
+            self.list_instances(SHARED, {})
 
     def retire_models(self) -> tuple[str, ...]:
         """Have what is kept of models that are served no more expire RETIRED_S from now on; those that are new."""
@@ -113,7 +115,8 @@ class ServiceStore:
                 self._link.call("EXPIRE", key, round(RETIRED_S))
             warmed = (f"{name}/{version}" for version in self._kept_versions(name))
             self._link.call("HDEL", self._keys.of("warmed"), name, *warmed)
-            self._list(self._keys.listing[0], name)
+            if name != SHARED:  # `put_spec` has said that there are none
+                self._list(self._keys.listing[0], name)
         for name in known - served - set(gone):
             if not self._link.call("EXISTS", *self._model_keys(name)):
                 self._link.call("SREM", self._keys.of("models"), name)

@@ -274,7 +274,8 @@ def test_gateways_ask_no_agent_that_no_controller_lists(server: EmbeddedRedis, s
         links = [connect_async(url(server, user)) for user in (StoreUser.GATEWAY, StoreUser.AGENT)]
         gateway, agent = GatewayStore(links[0], SERVICE), AgentStore(links[1], SERVICE)
         await agent.announce(told)
-        assert await gateway.members() == (told,), "before a controller has listed any"
+        await agent.announce(tenant)
+        assert await gateway.members() == (told,), "no controller has listed any; shared ones there are none"
         for model in (MODEL, "other"):
             listed = {"i-1": ListedInstance(host=told.host, version="v1")} if model == MODEL else {}
             store.membership(model).list_instances(listed)
