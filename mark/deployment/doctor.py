@@ -404,4 +404,4 @@ def _show(findings: Sequence[Finding]) -> None:
     checked = sum(1 for finding in findings if finding.state != "skipped")
     show(f"{errors} of {checked} must be fixed" if errors else f"nothing of {checked} must be fixed")
     if any(finding.state == "unknown" for finding in findings):
-        note("what is unknown could not be checked: the calls are in `mark.aws.permissions.calls`, role doctor")
+        note("what was not checked needs permissions: the calls are in `mark.aws.permissions.calls`, role doctor")
