@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from mark.aws.account.linked_roles import linked_services, make_linked_roles
 from mark.aws.account.name_taken import require_name_is_free
 from mark.aws.account.preflight import manifest_type
-from mark.aws.errors import translated
+from mark.aws.errors import cause_of, code_of, translated
 from mark.aws.names import name_of
 from mark.aws.objects import holds_object, put_file
 from mark.aws.outside_pause import read_pause
@@ -45,6 +45,7 @@ from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.models.versions import shown
 from mark.domain.offering import Market
+from mark.domain.orders import RefusalCause
 from mark.live.local.first_price import ASK_ABOVE_USD_PER_HOUR, FirstPrice, first_price
 from mark.live.models import LiveModel
 from mark.live.version_bundles import upload
@@ -75,9 +76,16 @@ def _compared(
     """The plan; where AWS does not say which machine images are new, without them."""
     try:
         return compare(account.stacks, synthesis, service, newest_image(account.aws), new_images=new_images)
-    except RetryLater as error:
+    except MarkError as error:
+        if new_images or not _unanswered(error):
+            raise
         note(f"AWS could not be asked which machine images are new: {error}")
         return compare(account.stacks, synthesis, service)
+
+
+def _unanswered(error: MarkError) -> bool:
+    """True where AWS does not answer now, or not whoever deploys: with a policy of an earlier version, say."""
+    return isinstance(error, RetryLater) or cause_of(code_of(error)) is RefusalCause.AUTHORIZATION
 
 
 def _say_images(plans: Sequence[StackPlan]) -> None:
@@ -158,7 +166,9 @@ def _refuse_taken_name(plans: Sequence[StackPlan], service: str, aws: Aws) -> No
         return
     try:
         require_name_is_free(aws, name_of(service, "agent"))
-    except RetryLater as error:
+    except MarkError as error:
+        if not _unanswered(error):
+            raise
         note(f"IAM could not be asked whether another region has {service}: {error}")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from mark.aws.session import Aws, AwsSettings
 from mark.deployment.deploy import _refuse_taken_name
@@ -25,3 +27,12 @@ def test_a_new_service_does_not_take_the_name_of_another_region_s() -> None:
         _refuse_taken_name(new, "shop", second)
     _refuse_taken_name(new, "shop-b", second)
     _refuse_taken_name((StackPlan(name="mark-shop-launch", act="update"),), "shop", first)
+
+
+def test_whoever_may_not_ask_iam_deploys_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    def get_role(**_: str) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "GetRole")
+
+    aws: Any = SimpleNamespace(iam=SimpleNamespace(get_role=get_role))
+    _refuse_taken_name((StackPlan(name="mark-shop-launch", act="create"),), "shop", aws)
+    assert "IAM could not be asked" in capsys.readouterr().err
