@@ -592,7 +592,10 @@ def _of_model(given: dict[str, Any]) -> dict[str, Any]:
     """Settings in which a model that brings its files along is its name and these."""
     match given.get("model"):
         case Model(name, profile, models):
-            profiles = [str(profile), *map(str, given.get("profiles") or ())]
+            more = given.get("profiles") or ()
+            if not isinstance(more, list | tuple):
+                raise Misconfigured(f"profiles should be a list, not {more!r:.60}")
+            profiles = [str(profile), *map(str, more)]
             return {"models": models, **given, "model": name, "profiles": profiles}
         case str() | None:
             return given

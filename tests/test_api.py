@@ -210,6 +210,10 @@ def test_rows_that_were_taken_out_are_not_counted_as_times():
         (lambda: api.plan(-1.0, model="inception-v3"), "load must be 0 rps or more"),
         (lambda: api.plan(1.0, model=5), "model= takes a name or a mark.Model, not 5"),
         (lambda: api.Model.from_profile("no.json"), "no.json: cannot be read"),
+        (
+            lambda: api.plan(1.0, model=api.Model("m", Path("p.json")), profiles="q.json"),
+            "profiles should be a list",
+        ),
         (lambda: api.Service({"service": {"port": "many"}}), "settings: service.port"),
         (lambda: api.Service({"models": object()}), "settings hold what no file can"),
         (lambda: api.Service("no.yaml"), "cannot read the configuration no.yaml"),
