@@ -59,7 +59,7 @@ MEANS: Mapping[State, str] = MappingProxyType(
         "skipped": "not asked for",
     }
 )
-"""What a finding means for a deploy, worst first. A warning costs money, time or requests."""
+"""Consequences of findings for a deploy, worst first. A warning costs money, time or requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

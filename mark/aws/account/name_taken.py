@@ -1,4 +1,4 @@
-"""Whether a service's name is free: roles, budgets and dashboards have no region, so an account has it once."""
+"""A service's name, which an account has once: roles, budgets and dashboards have no region."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node tells CloudWatch beside its service: a store that fills up, a certificate that ends.
+"""Metrics of a node beside its service's: a store that fills up, a certificate that ends.
 
 Nothing of it is sent while all is well: a metric costs while it is.
 """

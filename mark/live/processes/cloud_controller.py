@@ -180,7 +180,10 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
         node=node,
     )
     certificate = environment.get("MARK_TLS_CERTIFICATE")
-    health = node and partial(node_health, node.store, Path(certificate) if certificate else None)
+    chain = Path(certificate) if certificate else None
+    health: Callable[[float], Mapping[str, float]] = lambda _: {}
+    if node is not None:
+        health = partial(node_health, node.store, chain)
     measuring = threading.Thread(target=_measure, args=(spec, store, holder, stop, failures, health), daemon=True)
     measuring.start()
     if node is not None and node.passwords is not None:
@@ -239,12 +242,11 @@ def _measure(
     holder: str,
     stop: threading.Event,
     failures: BackgroundFailures,
-    health: Callable[[float], Mapping[str, float]] | None,
+    health: Callable[[float], Mapping[str, float]],
 ) -> None:
     record = partial(failures.record, "sending metrics to CloudWatch")
-    beside = {} if health is None else {"beside": health}
     lines = watch_metrics(
-        spec.name, spec.models, store, holder=holder, stop=stop, shared=spec.shared, record=record, **beside
+        spec.name, spec.models, store, holder=holder, stop=stop, shared=spec.shared, beside=health, record=record
     )
     for line in lines:
         sys.stdout.write(f"{line}\n")
