@@ -181,7 +181,7 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     )
     certificate = environment.get("MARK_TLS_CERTIFICATE")
     chain = Path(certificate) if certificate else None
-    health: Callable[[float], Mapping[str, float]] = lambda _: {}
+    health: Callable[[float], Mapping[str, float]] = lambda _: {}  # noqa: E731 - of a controller without a node
     if node is not None:
         health = partial(node_health, node.store, chain)
     measuring = threading.Thread(target=_measure, args=(spec, store, holder, stop, failures, health), daemon=True)
