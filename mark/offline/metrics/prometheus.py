@@ -46,6 +46,7 @@ class Prometheus:
 
     url: str
     headers: Mapping[str, str]
+    timeout_s: float = TIMEOUT_S
 
     @classmethod
     def at(cls, url: str, environment: Mapping[str, str]) -> Prometheus:
@@ -80,7 +81,7 @@ class Prometheus:
         request = urllib.request.Request(self.url + path, headers=dict(self.headers))  # noqa: S310 - checked in `at`
         try:
             try:
-                reply = urllib.request.build_opener(_NoRedirects).open(request, timeout=TIMEOUT_S)
+                reply = urllib.request.build_opener(_NoRedirects).open(request, timeout=self.timeout_s)
             except urllib.error.HTTPError as error:
                 reply = error  # an answer, too
             with reply:
@@ -143,7 +144,7 @@ def import_prometheus(source: Prometheus, query: str, span: Span, target: Path, 
     with progress() as report:
         for first, last in span.ends(MOST_SAMPLES):
             report(f"asking {source.url}", (first - span.start_at) / (span.end_at - span.start_at))
-            pages.append(_asked(source, query, first, last, span.step_s))
+            pages.append(ask_page(source, query, first, last, span.step_s))
     document = merged(pages)
     try:
         rows = read_range(source.url, document, options, span.step_s)
@@ -203,7 +204,8 @@ def merged(pages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return whole
 
 
-def _asked(source: Prometheus, query: str, first: int, last: int, step_s: int) -> dict[str, Any]:
+def ask_page(source: Prometheus, query: str, first: int, last: int, step_s: int) -> dict[str, Any]:
+    """The answer of one page, which is asked for once more where none came. Errors as of `Prometheus.range`."""
     for _ in range(ATTEMPTS - 1):
         try:
             return source.range(query, first, last, step_s)
