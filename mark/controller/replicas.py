@@ -17,6 +17,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mark.controller.event_forecasts import with_events
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, State
@@ -26,6 +27,7 @@ from mark.domain.figures import figure
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.offering import cheapest_per_request
 from mark.domain.plan import Plan
+from mark.domain.replicas import ReplicaPlan, Replicas
 
 STALE_S = 180.0
 """Demand whose last minute ended so long ago tells nothing about now."""
@@ -33,30 +35,6 @@ BUSIEST = 1.63
 """Expected largest of twelve draws from a standard normal distribution: a minute has twelve windows of 5 s."""
 SAME_COUNT = 1e-9
 """A need this share above whole instances is rounding."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replicas:
-    """The answer for one offering."""
-
-    offering: str
-    count: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaPlan:
-    """The answers for all offerings, by name."""
-
-    #: When they were decided, epoch seconds.
-    at: float
-    #: End of the demand that they go by, epoch seconds.
-    demand_end_at: float
-    replicas: tuple[Replicas, ...]
-
-    def of(self, offering: str) -> Replicas | None:
-        """The answer for an offering; None where it has none."""
-        return next((one for one in self.replicas if one.offering == offering), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +47,7 @@ class Outlook:
     history: Demand
     #: Why newer demand could not be read; empty where it was.
     trouble: str = ""
-    #: From the end of the history on; None where there is none.
+    #: From the end of the history on, without announced events; None where there is none.
     forecast: Forecast | None = None
     #: Why there is none.
     failure: str = ""
@@ -116,7 +94,7 @@ def decide_replicas(policy: ControllerPolicy, seen: Outlook, last: ReplicaPlan |
             raise PlanInfeasible(stale)
         reason = f"{stale}: the last answer stays"
         return _answered(policy, seen, _counts(policy, last), {}, reason, end_at=last.demand_end_at)
-    forecast = seen.forecast or _last_minute(seen, policy.horizon)
+    forecast = with_events(seen.forecast or _last_minute(seen, policy.horizon), policy.events)
     observed = Observation(now=seen.now, fleet=_fleet(policy, last))
     request = plan_request(State(), observed, policy, history=seen.history, forecast=forecast)
     try:
@@ -129,9 +107,7 @@ def decide_replicas(policy: ControllerPolicy, seen: Outlook, last: ReplicaPlan |
 def _planned(policy: ControllerPolicy, seen: Outlook, plan: Plan, forecast: Forecast) -> ReplicaPlan:
     counts = {item.offering: item.count for item in plan.counts}
     ahead_min = (plan.at - seen.now) / UNIT_S
-    reason = (
-        f"for {figure(plan.required_rps)} requests/s in {ahead_min:.0f} min by {forecast.label}: {plan.reason}"
-    )
+    reason = f"{forecast.label}, {ahead_min:.0f} min ahead: {plan.reason}"
     excuses = {item.offering: item.reason for item in plan.excuses if not counts.get(item.offering)}
     return _answered(policy, seen, counts, excuses, reason, end_at=seen.history.end_at)
 

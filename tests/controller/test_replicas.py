@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.replicas import (
-    STALE_S,
-    Outlook,
-    ReplicaPlan,
-    Replicas,
-    decide_replicas,
-    demand_of_rates,
-)
+from mark.controller.replicas import STALE_S, Outlook, decide_replicas, demand_of_rates
 from mark.domain.demand import UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
+from mark.domain.replicas import ReplicaPlan, Replicas
 from tests.controller.builders import LARGE, POLICY, SMALL
 
 ALONE = replace(POLICY, overflow=None)

@@ -150,17 +150,7 @@ class GrpcServer:
                 grpc.method_handlers_generic_handler(HEALTH, health),
             )
         )
-        self.port = self._bind(config)
-
-    def _bind(self, config: GrpcConfig) -> int:
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        address = f"{host}:{config.port}"
-        try:
-            if config.identity is None:
-                return int(self._server.add_insecure_port(address))
-            return int(self._server.add_secure_port(address, grpc.ssl_server_credentials([config.identity])))
-        except RuntimeError as error:
-            raise Misconfigured(f"cannot serve gRPC on {address}: {error}; choose another port") from error
+        self.port = bind(self._server, config)
 
     async def start(self) -> None:
         """Take calls."""
@@ -297,6 +287,18 @@ class GrpcServer:
         finally:
             if exchange.connection is not None:
                 exchange.leave()
+
+
+def bind(server: Any, config: GrpcConfig) -> int:
+    """Have a server of grpcio listen; the port. Errors: Misconfigured where it cannot be used."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    address = f"{host}:{config.port}"
+    try:
+        if config.identity is None:
+            return int(server.add_insecure_port(address))
+        return int(server.add_secure_port(address, grpc.ssl_server_credentials([config.identity])))
+    except RuntimeError as error:
+        raise Misconfigured(f"cannot serve gRPC on {address}: {error}; choose another port") from error
 
 
 def _of_document(name: str, body: bytes, field: str) -> bytes:

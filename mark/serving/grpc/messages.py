@@ -198,7 +198,7 @@ class _File:
     def _add_field(self, message: Message, of: str, number: int, text: str) -> None:
         *kinds, named, name = text.split()
         if kinds == ["map"]:
-            entry = message.nested_type.add(name=f"{name.capitalize()}Entry", options={"map_entry": True})
+            entry = message.nested_type.add(name=f"{name[0].upper()}{name[1:]}Entry", options={"map_entry": True})
             self._add_field(entry, of, 1, "string key")
             self._add_field(entry, of, 2, f"{named} value")
             named, kinds = f"{of}.{entry.name}", ["repeated"]
@@ -220,7 +220,8 @@ _SINGLE, _REPEATED, _MESSAGE = _Field.LABEL_OPTIONAL, _Field.LABEL_REPEATED, _Fi
 _pool = descriptor_pool.DescriptorPool()
 
 
-def _classes(package: str, fields: Fields, *enums: str) -> dict[str, Message]:
+def message_classes(package: str, fields: Fields, *enums: str) -> dict[str, Message]:
+    """The classes of a package's messages, by name."""
     _pool.AddSerializedFile(_File(package, fields, enums).file.SerializeToString())
     return {
         name: message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{package}.{name}")) for name in fields
@@ -228,7 +229,7 @@ def _classes(package: str, fields: Fields, *enums: str) -> dict[str, Message]:
 
 
 CLASSES: Mapping[str, Message] = MappingProxyType(
-    _classes(PACKAGE, FIELDS, "DataType")
-    | _classes(HEALTH_PACKAGE, HEALTH_FIELDS, "HealthCheckResponse.ServingStatus")
+    message_classes(PACKAGE, FIELDS, "DataType")
+    | message_classes(HEALTH_PACKAGE, HEALTH_FIELDS, "HealthCheckResponse.ServingStatus")
 )
 """By message."""
