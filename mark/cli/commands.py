@@ -143,7 +143,7 @@ ROWS = (
     Row(SERVE, "interrupt", "Interrupt spot instances of the emulated AWS, with notice.", "live"),
     Row(SERVE, "chaos", "Kill a process of the service, or inject a fault of AWS.", "live"),
     Row(SERVE, "feed", "Count lines on stdin as requests of an observed fleet.", "report"),
-    Row(SERVE, "scaler", "Plan replicas for Kubernetes from a query of Prometheus.", "scaler", extra="replay"),
+    Row(SERVE, "scaler", "Plan the pods of a Kubernetes cluster, and tell KEDA.", "scaler", extra="replay"),
     Group(
         SERVE,
         "client",

@@ -70,11 +70,11 @@ def scaler(
     setting: given.Set = None,
     config: given.Config = None,
 ) -> None:
-    """Plan replicas for Kubernetes from a query of Prometheus.
+    """Plan the pods of a Kubernetes cluster, and tell KEDA.
 
-    Serves KEDA's external scaler protocol: each instance type has a metric, whose value is the number of replicas
-    that the policy `hedged` plans, without Lambda and standbys (docs/kubernetes.md). Without a forecast the plan
-    is for the last minute's need, and without new demand the last answer stays. Credentials come from the
+    Reads demand from Prometheus, and serves KEDA's external scaler protocol: for each instance type a metric, the
+    pods that the policy `hedged` plans, without Lambda and standbys (docs/kubernetes.md). Without a forecast the
+    plan is for the last minute's need, and without new demand the last answer stays. Credentials come from the
     environment: PROMETHEUS_TOKEN, or PROMETHEUS_USER and PROMETHEUS_PASSWORD. It needs the extra grpc, too.
     """
     settings = given.settings_of(locals())

@@ -28,12 +28,12 @@ from mark.config.policies import (
 from mark.config.served import settings_of_one
 from mark.config.settings import Settings
 from mark.controller.event_forecasts import without_events
+from mark.controller.outside_pods import Outlook, decide_pods, demand_of_rates
 from mark.controller.policy import ControllerPolicy
-from mark.controller.replicas import Outlook, decide_replicas, demand_of_rates
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import MarkError, Misconfigured, PlanInfeasible, failure_words
 from mark.domain.figures import plural
-from mark.domain.replicas import ReplicaPlan
+from mark.domain.pod_plan import PodPlan
 from mark.extras import require_extra
 from mark.offline.forecast.forecasters import Built, ask
 from mark.offline.metrics.minute_rates import MinuteRates
@@ -73,7 +73,7 @@ class Kept:
     """What the file holds."""
 
     model: str
-    plan: ReplicaPlan
+    plan: PodPlan
 
 
 _KEPT = TypeAdapter(Kept)
@@ -86,7 +86,7 @@ class PlanFile:
     path: Path
     model: str
 
-    def read(self) -> ReplicaPlan | None:
+    def read(self) -> PodPlan | None:
         """The answer; None where there is none yet. Misconfigured for a file of something else."""
         try:
             kept = _KEPT.validate_json(self.path.read_bytes())
@@ -102,7 +102,7 @@ class PlanFile:
             raise Misconfigured(f"--state {self.path} is of the model {kept.model}; each model needs its own")
         return kept.plan
 
-    def write(self, plan: ReplicaPlan) -> None:
+    def write(self, plan: PodPlan) -> None:
         """Replace the answer as a whole. Misconfigured where that cannot be."""
         draft = self.path.with_name(f".{self.path.name}.draft")
         try:
@@ -112,7 +112,7 @@ class PlanFile:
             raise Misconfigured(f"cannot write --state {self.path}: {error.strerror}") from error
 
 
-class ReplicaPlanner:
+class PodPlanner:
     """Reads demand and decides, minute by minute. It blocks: its driver calls it in a thread."""
 
     def __init__(
@@ -140,7 +140,7 @@ class ReplicaPlanner:
         self.history, _ = demand_of_rates(self._rates.rates)
         seen = Outlook(now=self._now(), history=self.history, trouble=self.trouble)
         try:
-            self.plan = decide_replicas(self.policy, self._with_forecast(seen), before)
+            self.plan = decide_pods(self.policy, self._with_forecast(seen), before)
         except PlanInfeasible as error:
             self.trouble = str(error)
             return
@@ -203,9 +203,7 @@ def scale(settings: Settings, options: ScalerOptions, environment: Mapping[str, 
         return Built(name=forecaster, forecaster=made, train_s=time.perf_counter() - began, card=None)
 
     file = PlanFile(options.state, str(settings.model))
-    asyncio.run(
-        _serve(ReplicaPlanner(policy, rates, file, make), GrpcConfig(host=options.host, port=options.port))
-    )
+    asyncio.run(_serve(PodPlanner(policy, rates, file, make), GrpcConfig(host=options.host, port=options.port)))
 
 
 def scaler_policy(settings: Settings) -> tuple[ControllerPolicy, str]:
@@ -231,7 +229,7 @@ def scaler_policy(settings: Settings) -> tuple[ControllerPolicy, str]:
     return bundle.controller, bundle.forecaster
 
 
-async def _serve(planner: ReplicaPlanner, config: GrpcConfig) -> None:
+async def _serve(planner: PodPlanner, config: GrpcConfig) -> None:
     """Tick each minute, and once a forecaster is made."""
     server = ScalerServer(config, [item.name for item in planner.policy.offerings])
     server.tell(planner.plan)
@@ -255,7 +253,7 @@ async def _serve(planner: ReplicaPlanner, config: GrpcConfig) -> None:
         await server.stop()
 
 
-def _tick(planner: ReplicaPlanner) -> None:
+def _tick(planner: PodPlanner) -> None:
     try:
         planner.tick()
     except MarkError:
@@ -264,7 +262,7 @@ def _tick(planner: ReplicaPlanner) -> None:
         planner.trouble = f"internal error: {failure_words(error)}"
 
 
-def _trained(planner: ReplicaPlanner, made: asyncio.Event) -> threading.Thread:
+def _trained(planner: PodPlanner, made: asyncio.Event) -> threading.Thread:
     """The thread that makes the forecaster: nobody waits for it at the end."""
     loop = asyncio.get_running_loop()
 
@@ -290,7 +288,7 @@ def _until_next_s(now: float) -> float:
     return (math.floor((now - AFTER_S) / UNIT_S) + 1) * UNIT_S + AFTER_S - now
 
 
-def _say(planner: ReplicaPlanner, said: tuple[str, str]) -> tuple[str, str]:
+def _say(planner: PodPlanner, said: tuple[str, str]) -> tuple[str, str]:
     """Print answers and troubles that changed; returns what was said."""
     if planner.trouble and planner.trouble != said[1]:
         note(planner.trouble)
@@ -299,8 +297,8 @@ def _say(planner: ReplicaPlanner, said: tuple[str, str]) -> tuple[str, str]:
     plan = planner.plan
     if plan is None:
         return "", planner.trouble
-    counts = ", ".join(f"{one.count} {one.offering}" for one in plan.replicas)
+    counts = ", ".join(f"{one.count} {one.offering}" for one in plan.pods)
     if counts != said[0]:
-        reason = next((one.reason for one in plan.replicas if one.count), plan.replicas[0].reason)
+        reason = next((one.reason for one in plan.pods if one.count), plan.pods[0].reason)
         show(f"{moment(plan.at)}: {counts}; {reason}")
     return counts, planner.trouble

@@ -61,8 +61,9 @@ ROLLOUT = {"mark synth", "mark diff", "mark deploy", "mark rotate", "mark destro
 """They need an account; scripts/rehearsal/run.py runs them."""
 TAKE_MINUTES = {"mark supernet train", "mark supernet profile", "mark advise"}
 """tests/offline runs them: test_supernet.py with a smaller network, test_advise.py on a day of load."""
-METRICS = {"mark trace prometheus", "mark trace cloudwatch"}
-"""They ask a store of metrics; tests/offline/test_trace_metrics.py and tests/aws/test_metrics.py have one."""
+METRICS = {"mark trace prometheus", "mark trace cloudwatch", "mark scaler"}
+"""They ask a store of metrics; tests/offline/test_trace_metrics.py, tests/aws/test_metrics.py and
+tests/end_to_end/test_scaler.py have one."""
 NEED_A_SERVICE = {"mark demo --out demo"}
 MAKERS = ("mark trace generate", "mark simulate", "mark qos train")
 """Their examples write what the others' examples read, so they run first."""

@@ -73,7 +73,7 @@ def test_keda_scales_by_the_plan_through_a_kill_an_outage_and_a_refusal(tmp_path
             assert keda.spec(LARGE) == [(METRIC, 1.0)]
             until(lambda: (tmp_path / "mark-scaler.json").exists() or running.poll() is not None)
             kept = json.loads((tmp_path / "mark-scaler.json").read_text())
-            assert (kept["model"], len(kept["plan"]["replicas"])) == ("inception-v3", 2)
+            assert (kept["model"], len(kept["plan"]["pods"])) == ("inception-v3", 2)
             until(lambda: "ahead" in said.read_text())
             values.update(told(keda))
             assert sum(values.values()) > 2  # neither type alone carries 200 requests/s with two

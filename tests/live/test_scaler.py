@@ -15,7 +15,7 @@ from mark.config.short_names import settings_named
 from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.live import scaler
-from mark.live.scaler import AFTER_S, TRAIN_AGAIN_S, TRAIN_EACH_S, PlanFile, ReplicaPlanner, scaler_policy
+from mark.live.scaler import AFTER_S, TRAIN_AGAIN_S, TRAIN_EACH_S, PlanFile, PodPlanner, scaler_policy
 from mark.offline.forecast.forecasters import Built
 from tests.controller.builders import LARGE, POLICY, SMALL
 
@@ -51,7 +51,7 @@ class Minutes:
 
 @dataclass
 class World:
-    planner: ReplicaPlanner
+    planner: PodPlanner
     minutes: Minutes
     forecaster: Doubling
     now: float = START + 5.0
@@ -61,8 +61,8 @@ class World:
         self.now += 60.0 * minutes
         self.planner.tick()
         assert self.planner.plan is not None
-        counts = {one.offering.partition(":")[0]: one.count for one in self.planner.plan.replicas}
-        return counts, self.planner.plan.replicas[0].reason
+        counts = {one.offering.partition(":")[0]: one.count for one in self.planner.plan.pods}
+        return counts, self.planner.plan.pods[0].reason
 
 
 Make = Callable[..., World]
@@ -80,7 +80,7 @@ def world(tmp_path: Path) -> Make:
 
         rates = minutes or Minutes()
         file = PlanFile(path or tmp_path / "kept.json", "m")
-        planner = ReplicaPlanner(ALONE, cast("Any", rates), file, built, lambda: made.now)
+        planner = PodPlanner(ALONE, cast("Any", rates), file, built, lambda: made.now)
         made = World(planner, rates, forecaster)
         return made
 
@@ -163,7 +163,7 @@ def test_without_an_answer_a_refusal_ends_it_and_an_outage_does_not(world: Make,
     [
         ("{", "holds no answers of `mark scaler`; name another file, or remove it"),
         ('{"model": "m"}', "holds no answers of `mark scaler`"),
-        ('{"model": "x", "plan": {"at": 1, "demand_end_at": 1, "replicas": []}}', "is of the model x;"),
+        ('{"model": "x", "plan": {"at": 1, "demand_end_at": 1, "pods": []}}', "is of the model x;"),
     ],
 )  # fmt: skip
 def test_a_file_of_something_else_is_refused(world: Make, tmp_path: Path, text: str, told: str) -> None:

@@ -1,6 +1,6 @@
-"""KEDA's external scaler protocol: the replicas of each offering, for ScaledObjects of a Kubernetes cluster.
+"""KEDA's external scaler protocol: the pods of each offering, for ScaledObjects of a Kubernetes cluster.
 
-A trigger names its offering in its metadata and has one metric, whose value is the number of replicas: with the
+A trigger names its offering in its metadata and has one metric, whose value is the number of pods: with the
 target 1 that every metric has, Kubernetes runs as many. The protocol has no place for a reason: it goes with the
 answer as metadata. Messages and methods are those of KEDA's `pkg/scalers/externalscaler/externalscaler.proto`
 (commit 8b4f083c, 2026-08-20), but for the optional StreamMetricSpec: targets never change.
@@ -16,7 +16,7 @@ import grpc
 from grpc import aio
 
 from mark.domain.errors import unknown
-from mark.domain.replicas import ReplicaPlan, Replicas
+from mark.domain.pod_plan import PodCount, PodPlan
 from mark.serving.grpc.grpc_server import Context, GrpcConfig, bind
 from mark.serving.grpc.messages import Fields, Message, message_classes
 
@@ -51,7 +51,7 @@ class ScalerServer:
     def __init__(self, config: GrpcConfig, offerings: Sequence[str]) -> None:
         """Bind the port. Errors: Misconfigured where it cannot be used."""
         self._offerings = {offering.partition(":")[0]: offering for offering in offerings}
-        self._plan: ReplicaPlan | None = None
+        self._plan: PodPlan | None = None
         self._trouble = "the first plan is not made yet"
         self._told = asyncio.Event()
         options = [("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.so_reuseport", 0)]
@@ -73,21 +73,21 @@ class ScalerServer:
         """End all calls."""
         await self._server.stop(None)
 
-    def tell(self, plan: ReplicaPlan | None, trouble: str = "") -> None:
+    def tell(self, plan: PodPlan | None, trouble: str = "") -> None:
         """Answer with this plan from now on. trouble: why there is none."""
         self._plan, self._trouble = plan, trouble
         self._told.set()
         self._told = asyncio.Event()
 
     async def _is_active(self, reference: Message, context: Context) -> Message:
-        return CLASSES["IsActiveResponse"](result=(await self._replicas(reference, context)).count > 0)
+        return CLASSES["IsActiveResponse"](result=(await self._count(reference, context)).count > 0)
 
     async def _stream(self, reference: Message, context: Context) -> AsyncIterator[Message]:
         """Say whether it is active, and again whenever that changes."""
         before: bool | None = None
         while True:
             told = self._told
-            now = (await self._replicas(reference, context)).count > 0
+            now = (await self._count(reference, context)).count > 0
             if now != before:
                 yield CLASSES["IsActiveResponse"](result=now)
             before = now
@@ -104,7 +104,7 @@ class ScalerServer:
         if request.metricName != metric_name(offering):
             text = f"no metric {request.metricName[:200]!r}; {offering} has {metric_name(offering)!r}"
             await context.abort(grpc.StatusCode.NOT_FOUND, text)
-        found = await self._replicas(reference, context)
+        found = await self._count(reference, context)
         reason = found.reason[:MOST_REASON].encode("ascii", "replace").decode()
         context.set_trailing_metadata(((REASON, reason),))
         value = CLASSES["MetricValue"](
@@ -127,7 +127,7 @@ class ScalerServer:
             raise AssertionError
         return found
 
-    async def _replicas(self, reference: Message, context: Context) -> Replicas:
+    async def _count(self, reference: Message, context: Context) -> PodCount:
         offering = await self._offering(reference, context)
         found = None if self._plan is None else self._plan.of(offering)
         if found is None:

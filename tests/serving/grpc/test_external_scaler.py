@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from mark.domain.errors import Misconfigured
-from mark.domain.replicas import ReplicaPlan, Replicas
+from mark.domain.pod_plan import PodCount, PodPlan
 from mark.serving.grpc.external_scaler import CLASSES, ScalerServer
 from mark.serving.grpc.grpc_server import GrpcConfig
 from tests.serving.grpc.keda import Keda, reference
@@ -21,15 +21,13 @@ KEDAS = "2c7e6a0cd2666b715361c8b614389843953044767711b5984232b14a5bcc20ec"
 """Digest of the fields that the descriptor in KEDA's pkg/scalers/externalscaler/externalscaler.pb.go has."""
 
 
-def plan(large: int, gpu: int) -> ReplicaPlan:
+def plan(large: int, gpu: int) -> PodPlan:
     counts = zip(OFFERINGS, (large, gpu), strict=True)
-    replicas = tuple(
-        Replicas(offering=name, count=count, reason=f"for {count}0 rps → ok") for name, count in counts
-    )
-    return ReplicaPlan(at=60.0, demand_end_at=60.0, replicas=replicas)
+    pods = tuple(PodCount(offering=name, count=count, reason=f"for {count}0 rps → ok") for name, count in counts)
+    return PodPlan(at=60.0, demand_end_at=60.0, pods=pods)
 
 
-def against(talk: Callable[[Keda, Callable[[ReplicaPlan], None]], None], first: ReplicaPlan | None) -> None:
+def against(talk: Callable[[Keda, Callable[[PodPlan], None]], None], first: PodPlan | None) -> None:
     """Let blocking code talk to a scaler, and tell it another plan."""
 
     async def test() -> None:
@@ -79,7 +77,7 @@ def test_each_trigger_has_the_metric_of_its_offering() -> None:
 
 
 def test_a_stream_says_when_activity_changes() -> None:
-    def talk(keda: Keda, tell: Callable[[ReplicaPlan], None]) -> None:
+    def talk(keda: Keda, tell: Callable[[PodPlan], None]) -> None:
         stream = keda.active_stream(reference(offering="c5.large"))
         seen = [next(stream).result]
         for count in (2, 0, 1):
@@ -111,7 +109,7 @@ def test_what_is_not_there_is_a_status_that_says_so(metadata: dict[str, str], me
 
 
 def test_before_the_first_plan_there_is_no_answer() -> None:
-    def talk(keda: Keda, tell: Callable[[ReplicaPlan], None]) -> None:
+    def talk(keda: Keda, tell: Callable[[PodPlan], None]) -> None:
         large = reference(offering="c5.large")
         assert keda.spec(large) == [("c5-large-on-demand", 1.0)]
         for ask in (

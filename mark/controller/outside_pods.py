@@ -1,4 +1,4 @@
-"""Replicas of deployments that somebody else runs: a plan beside a stack in which MArk rents nothing.
+"""Pods of deployments that somebody else runs: a plan beside a stack in which MArk rents nothing.
 
 Demand comes from outside, minute by minute. The answer is a number for each offering, with its reason. It is the
 policy's own plan as long as everything is there, and what is missing only ever makes it more careful:
@@ -7,7 +7,7 @@ policy's own plan as long as everything is there, and what is missing only ever 
     no forecast                       the plan is for the last minute's need, as if it went on
     no plan                           the last answer, topped up to the last minute's need
 
-A plan takes what was last told as running. To wait before replicas go is left to who scales: Kubernetes keeps the
+A plan takes what was last told as running. To wait before pods go is left to who scales: Kubernetes keeps the
 highest answer of its stabilization window, which is the patience that `controller/step.py` has with its own fleet.
 """
 
@@ -27,7 +27,7 @@ from mark.domain.figures import figure
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.offering import cheapest_per_request
 from mark.domain.plan import Plan
-from mark.domain.replicas import ReplicaPlan, Replicas
+from mark.domain.pod_plan import PodCount, PodPlan
 
 STALE_S = 180.0
 """Demand whose last minute ended so long ago tells nothing about now."""
@@ -39,7 +39,7 @@ SAME_COUNT = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What is known when replicas are decided."""
+    """What is known when pods are decided."""
 
     #: Epoch seconds.
     now: float
@@ -84,8 +84,8 @@ def demand_of_rates(rates: Mapping[int, float]) -> tuple[Demand, int]:
     ).last(KEEP_HISTORY), missing
 
 
-def decide_replicas(policy: ControllerPolicy, seen: Outlook, last: ReplicaPlan | None) -> ReplicaPlan:
-    """Decide the replicas of each offering of the policy. last: what was told before.
+def decide_pods(policy: ControllerPolicy, seen: Outlook, last: PodPlan | None) -> PodPlan:
+    """Decide the pods of each offering of the policy. last: what was told before.
 
     PlanInfeasible where no demand is known, and nothing was told before.
     """
@@ -104,7 +104,7 @@ def decide_replicas(policy: ControllerPolicy, seen: Outlook, last: ReplicaPlan |
     return _planned(policy, seen, plan, forecast)
 
 
-def _planned(policy: ControllerPolicy, seen: Outlook, plan: Plan, forecast: Forecast) -> ReplicaPlan:
+def _planned(policy: ControllerPolicy, seen: Outlook, plan: Plan, forecast: Forecast) -> PodPlan:
     counts = {item.offering: item.count for item in plan.counts}
     ahead_min = (plan.at - seen.now) / UNIT_S
     reason = f"{forecast.label}, {ahead_min:.0f} min ahead: {plan.reason}"
@@ -112,7 +112,7 @@ def _planned(policy: ControllerPolicy, seen: Outlook, plan: Plan, forecast: Fore
     return _answered(policy, seen, counts, excuses, reason, end_at=seen.history.end_at)
 
 
-def _topped_up(policy: ControllerPolicy, seen: Outlook, last: ReplicaPlan | None, why: str) -> ReplicaPlan:
+def _topped_up(policy: ControllerPolicy, seen: Outlook, last: PodPlan | None, why: str) -> PodPlan:
     """The last answer, and as many of the cheapest as the last minute's need takes beyond it."""
     counts = _counts(policy, last)
     need_rps = seen.history.max_rps[-1]
@@ -144,24 +144,24 @@ def _answered(
     reason: str,
     *,
     end_at: float,
-) -> ReplicaPlan:
+) -> PodPlan:
     names = sorted(item.name for item in policy.offerings)
-    return ReplicaPlan(
+    return PodPlan(
         at=seen.now,
         demand_end_at=end_at,
-        replicas=tuple(
-            Replicas(offering=name, count=counts.get(name, 0), reason=excuses.get(name, reason)) for name in names
+        pods=tuple(
+            PodCount(offering=name, count=counts.get(name, 0), reason=excuses.get(name, reason)) for name in names
         ),
     )
 
 
-def _counts(policy: ControllerPolicy, last: ReplicaPlan | None) -> dict[str, int]:
+def _counts(policy: ControllerPolicy, last: PodPlan | None) -> dict[str, int]:
     """What was last told, of the offerings that there are."""
-    told = {one.offering: one.count for one in last.replicas} if last else {}
+    told = {one.offering: one.count for one in last.pods} if last else {}
     return {item.name: told.get(item.name, 0) for item in policy.offerings}
 
 
-def _fleet(policy: ControllerPolicy, last: ReplicaPlan | None) -> FleetView:
+def _fleet(policy: ControllerPolicy, last: PodPlan | None) -> FleetView:
     """The fleet that was last told: whether pods of it wait for a node is not known."""
     return FleetView(
         instances=tuple(

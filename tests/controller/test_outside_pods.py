@@ -1,4 +1,4 @@
-"""Replicas beside another stack: the plan, what stands in for it, and what is never told."""
+"""Pods beside another stack: the plan, what stands in for it, and what is never told."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.replicas import STALE_S, Outlook, decide_replicas, demand_of_rates
+from mark.controller.outside_pods import STALE_S, Outlook, decide_pods, demand_of_rates
 from mark.domain.demand import UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
-from mark.domain.replicas import ReplicaPlan, Replicas
+from mark.domain.pod_plan import PodCount, PodPlan
 from tests.controller.builders import LARGE, POLICY, SMALL
 
 ALONE = replace(POLICY, overflow=None)
@@ -29,41 +29,41 @@ def going_on(past: Demand, rps: float) -> Forecast:
     return point_forecast(past.end_at, mean_rps=(rps,) * 60, max_rps=(rps,) * 60, source="test")
 
 
-def told(small: int, large: int, at: float = 0.0) -> ReplicaPlan:
+def told(small: int, large: int, at: float = 0.0) -> PodPlan:
     counts = sorted({SMALL.name: small, LARGE.name: large}.items())
-    replicas = tuple(Replicas(offering=name, count=count, reason="as told") for name, count in counts)
-    return ReplicaPlan(at=at, demand_end_at=at, replicas=replicas)
+    pods = tuple(PodCount(offering=name, count=count, reason="as told") for name, count in counts)
+    return PodPlan(at=at, demand_end_at=at, pods=pods)
 
 
-def capacity_rps(plan: ReplicaPlan) -> float:
+def capacity_rps(plan: PodPlan) -> float:
     return sum(item.capacity_rps * plan.of(item.name).count for item in POLICY.offerings)  # type: ignore[union-attr]
 
 
-def counts(plan: ReplicaPlan) -> dict[str, int]:
-    return {one.offering: one.count for one in plan.replicas}
+def counts(plan: PodPlan) -> dict[str, int]:
+    return {one.offering: one.count for one in plan.pods}
 
 
 @given(rates=RATES, small=COUNTS, large=COUNTS, expected=RATE)
 def test_each_offering_has_one_answer_and_a_reason(rates: list[float], small: int, large: int, expected: float):
     past = history(rates)
     seen = Outlook(now=past.end_at, history=past, forecast=going_on(past, expected))
-    plan = decide_replicas(ALONE, seen, told(small, large))
-    assert [one.offering for one in plan.replicas] == sorted(item.name for item in POLICY.offerings)
-    assert all(one.count >= 0 and one.reason for one in plan.replicas)
+    plan = decide_pods(ALONE, seen, told(small, large))
+    assert [one.offering for one in plan.pods] == sorted(item.name for item in POLICY.offerings)
+    assert all(one.count >= 0 and one.reason for one in plan.pods)
     assert capacity_rps(plan) >= expected * 0.999
-    assert plan == decide_replicas(ALONE, seen, told(small, large))
+    assert plan == decide_pods(ALONE, seen, told(small, large))
     backwards = replace(ALONE, offerings=ALONE.offerings[::-1])
-    assert counts(plan) == counts(decide_replicas(backwards, seen, told(small, large)))
+    assert counts(plan) == counts(decide_pods(backwards, seen, told(small, large)))
 
 
 @pytest.mark.parametrize("policy", [ALONE, BLIND], ids=["greedy", "hedged"])
 @given(rates=RATES)
 def test_without_a_forecast_the_last_minutes_need_is_carried(policy, rates: list[float]):
     past = history(rates)
-    plan = decide_replicas(policy, Outlook(now=past.end_at, history=past, failure="it failed"), None)
+    plan = decide_pods(policy, Outlook(now=past.end_at, history=past, failure="it failed"), None)
     assert capacity_rps(plan) >= past.mean_rps[-1] * 0.999
     assert rates[-1] < 1 or all(
-        "the last minute's need: it failed" in one.reason for one in plan.replicas if one.count
+        "the last minute's need: it failed" in one.reason for one in plan.pods if one.count
     )
 
 
@@ -71,39 +71,39 @@ def test_without_a_forecast_the_last_minutes_need_is_carried(policy, rates: list
 def test_without_a_plan_nothing_goes_and_the_last_minute_is_carried(rates: list[float], small: int, large: int):
     past, last = history(rates), told(small, large)
     absurd = going_on(past, 1e12)
-    plan = decide_replicas(ALONE, Outlook(now=past.end_at, history=past, forecast=absurd), last)
+    plan = decide_pods(ALONE, Outlook(now=past.end_at, history=past, forecast=absurd), last)
     assert capacity_rps(plan) >= past.max_rps[-1] * 0.999
     assert all(counts(plan)[name] >= count for name, count in counts(last).items())
     assert counts(plan) == counts(last) or capacity_rps(last) < past.max_rps[-1]
-    assert all("no plan: " in one.reason and "last minute's need" in one.reason for one in plan.replicas)
+    assert all("no plan: " in one.reason and "last minute's need" in one.reason for one in plan.pods)
 
 
 @given(rates=RATES, age_s=st.floats(STALE_S + 1, 1e6), small=COUNTS, large=COUNTS)
 def test_stale_demand_keeps_the_last_answer_and_says_so(rates: list[float], age_s: float, small: int, large: int):
     past, last = history(rates), told(small, large, at=100.0)
     seen = Outlook(now=past.end_at + age_s, history=past, trouble="no route", forecast=going_on(past, 400.0))
-    plan = decide_replicas(ALONE, seen, last)
+    plan = decide_pods(ALONE, seen, last)
     assert counts(plan) == counts(last)
     assert plan.demand_end_at == last.demand_end_at
-    assert all("min old (no route): the last answer stays" in one.reason for one in plan.replicas)
+    assert all("min old (no route): the last answer stays" in one.reason for one in plan.pods)
     with pytest.raises(PlanInfeasible, match="min old"):
-        decide_replicas(ALONE, seen, None)
+        decide_pods(ALONE, seen, None)
 
 
 def test_without_any_demand_there_is_no_answer_but_the_last():
     seen = Outlook(now=60.0, history=Demand(end_at=0.0, mean_rps=(), max_rps=()), trouble="refused")
     with pytest.raises(PlanInfeasible, match=r"no demand is known \(refused\)"):
-        decide_replicas(ALONE, seen, None)
-    assert counts(decide_replicas(ALONE, seen, told(2, 1))) == {SMALL.name: 2, LARGE.name: 1}
+        decide_pods(ALONE, seen, None)
+    assert counts(decide_pods(ALONE, seen, told(2, 1))) == {SMALL.name: 2, LARGE.name: 1}
 
 
 def test_an_offering_that_was_taken_away_or_added_is_no_trouble():
     past = history([50.0] * 5)
     seen = Outlook(now=past.end_at + 10 * STALE_S, history=past)
     only = replace(ALONE, offerings=(LARGE,))
-    assert counts(decide_replicas(only, seen, told(3, 2))) == {LARGE.name: 2}
-    last = replace(told(0, 2), replicas=told(0, 2).replicas[:1])
-    assert counts(decide_replicas(ALONE, seen, last)) == {SMALL.name: 0, LARGE.name: 2}
+    assert counts(decide_pods(only, seen, told(3, 2))) == {LARGE.name: 2}
+    last = replace(told(0, 2), pods=told(0, 2).pods[:1])
+    assert counts(decide_pods(ALONE, seen, last)) == {SMALL.name: 0, LARGE.name: 2}
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Replicas of deployments that somebody else runs, as they are told."""
+"""Pods of deployments that somebody else runs, as they are told."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replicas:
+class PodCount:
     """The answer for one offering."""
 
     offering: str
@@ -15,15 +15,15 @@ class Replicas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaPlan:
+class PodPlan:
     """The answers for all offerings, by name."""
 
     #: When they were decided, epoch seconds.
     at: float
     #: End of the demand that they go by, epoch seconds.
     demand_end_at: float
-    replicas: tuple[Replicas, ...]
+    pods: tuple[PodCount, ...]
 
-    def of(self, offering: str) -> Replicas | None:
+    def of(self, offering: str) -> PodCount | None:
         """The answer for an offering; None where it has none."""
-        return next((one for one in self.replicas if one.offering == offering), None)
+        return next((one for one in self.pods if one.offering == offering), None)
