@@ -142,7 +142,7 @@ ROWS = (
     Group(SERVE, "alerts", "Try the webhook that alarms are posted to.", {"test": "live:alerts_test"}),
     Row(SERVE, "interrupt", "Interrupt spot instances of the emulated AWS, with notice.", "live"),
     Row(SERVE, "chaos", "Kill a process of the service, or inject a fault of AWS.", "live"),
-    Row(SERVE, "feed", "Count lines on stdin as requests of an observed fleet.", "report"),
+    Row(SERVE, "feed", "Count requests of an observed fleet, from stdin or Prometheus.", "report"),
     Row(SERVE, "scaler", "Plan the pods of a Kubernetes cluster, and tell KEDA.", "scaler", extra="replay"),
     Group(
         SERVE,

@@ -11,6 +11,7 @@ import typer
 from mark.cli import complete
 from mark.cli import options as given
 from mark.config.short_names import split_list
+from mark.domain.errors import Misconfigured
 
 EXAMPLES = (
     "mark report",
@@ -18,7 +19,11 @@ EXAMPLES = (
     "mark report --since 30d --policy none --json",
     "mark report --archive kept --since 30d",
 )
-FEED_EXAMPLES = ("mark feed", "mark feed --model inception-v3")
+FEED_EXAMPLES = (
+    "mark feed",
+    "mark feed --model inception-v3",
+    "mark feed --prometheus http://prometheus:9090 --query 'sum(rate(http_requests_total[1m]))'",
+)
 
 
 def report(
@@ -92,15 +97,50 @@ def report(
 def feed(
     *,
     model: given.ServedModel = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Prometheus to read instead of stdin.  [default: lines on stdin]"),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROMQL",
+            help="With --prometheus: a rate of requests, such as sum(rate(http_requests_total[1m])).  "
+            "[default: none]",
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL=PATTERN", help="Take only such series; may repeat.  [default: all]"),
+    ] = None,
+    rows: Annotated[
+        str | None, given.choice("counts|rates", "Meaning of the values.  [default: by the query and the series]")
+    ] = None,
     name: given.Name = None,
     config: given.Config = None,
 ) -> None:
-    """Count lines on stdin as requests of an observed fleet.
+    """Count requests of an observed fleet, from stdin or Prometheus.
 
     For `mode: observe`: each line is one request that came just now, as in `tail -n 0 -F access.log | mark
-    feed`. It ends with its input.
+    feed`. It ends with its input. With --prometheus, what a query gives for each minute is counted in the next
+    one, until Ctrl-C. Credentials come from the environment: PROMETHEUS_TOKEN, or PROMETHEUS_USER and
+    PROMETHEUS_PASSWORD.
     """
-    service = given.settings_of(locals(), "name").service.name
-    from mark.live.commands.feed import feed_service
+    settings = given.settings_of(locals(), "name", "where", "rows")
+    service = settings.service.name
+    if (prometheus is None) != (query is None):
+        raise Misconfigured("--prometheus and --query go together")
+    if prometheus is None or query is None:
+        from mark.live.commands.feed import feed_service
 
-    feed_service(service, model)
+        feed_service(service, model)
+        return
+    from mark.config.settings import process_environment
+    from mark.live.commands.feed_prometheus import HISTORY_DAYS, feed_from_prometheus
+    from mark.offline.metrics.minute_rates import MinuteRates
+    from mark.offline.metrics.prometheus import Prometheus
+    from mark.offline.trace_source import TraceReading
+
+    source = Prometheus.at(prometheus, process_environment())
+    rates = MinuteRates(source, query, TraceReading.of(settings).options, HISTORY_DAYS)
+    feed_from_prometheus(service, model, rates)

@@ -21,7 +21,7 @@ from mark.controller.event_forecasts import with_events
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, State
-from mark.domain.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, Demand, Forecast, point_forecast
+from mark.domain.demand import KEEP_HISTORY, STALE_S, UNIT_S, WINDOW_S, Demand, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
 from mark.domain.figures import figure
 from mark.domain.fleet import FleetView, Instance, InstanceState
@@ -29,8 +29,6 @@ from mark.domain.offering import cheapest_per_request
 from mark.domain.plan import Plan
 from mark.domain.pod_plan import PodCount, PodPlan
 
-STALE_S = 180.0
-"""Demand whose last minute ended so long ago tells nothing about now."""
 BUSIEST = 1.63
 """Expected largest of twelve draws from a standard normal distribution: a minute has twelve windows of 5 s."""
 SAME_COUNT = 1e-9

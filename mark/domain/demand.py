@@ -21,6 +21,8 @@ HORIZON = 60
 """P_w, how many units a forecast spans (MArk section 4.2)."""
 KEEP_HISTORY = 14 * 24 * 60
 """Units of history that a forecaster is shown: two weeks."""
+STALE_S = 180.0
+"""Demand from outside whose last minute ended so long ago tells nothing about now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

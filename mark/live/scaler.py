@@ -30,13 +30,13 @@ from mark.config.settings import Settings
 from mark.controller.event_forecasts import without_events
 from mark.controller.outside_pods import Outlook, decide_pods, demand_of_rates
 from mark.controller.policy import ControllerPolicy
-from mark.domain.demand import UNIT_S, Demand
+from mark.domain.demand import Demand
 from mark.domain.errors import MarkError, Misconfigured, PlanInfeasible, failure_words
 from mark.domain.figures import plural
 from mark.domain.pod_plan import PodPlan
 from mark.extras import require_extra
 from mark.offline.forecast.forecasters import Built, ask
-from mark.offline.metrics.minute_rates import MinuteRates
+from mark.offline.metrics.minute_rates import MinuteRates, until_next_s
 from mark.offline.metrics.prometheus import Prometheus
 from mark.offline.trace_source import TraceReading
 from mark.plugins.load import build_forecaster, load_forecaster
@@ -48,8 +48,6 @@ from mark.serving.grpc.grpc_server import GrpcConfig
 from mark.simulator.traces.formats.times import moment
 
 POLICY = "hedged"
-AFTER_S = 5.0
-"""The last scrapes of a minute are stored a moment after it."""
 TRAIN_EACH_S = 86_400.0
 TRAIN_AGAIN_S = 3600.0
 """After a training that failed, of too short a history, say."""
@@ -248,7 +246,7 @@ async def _serve(planner: PodPlanner, config: GrpcConfig) -> None:
             said = _say(planner, said)
             if (training is None or not training.is_alive()) and planner.wants_training():
                 training = _trained(planner, made)
-            await _first_of(stop, made, timeout_s=_until_next_s(time.time()))
+            await _first_of(stop, made, timeout_s=until_next_s(time.time()))
     finally:
         await server.stop()
 
@@ -281,11 +279,6 @@ async def _first_of(*events: asyncio.Event, timeout_s: float) -> None:
     await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     for one in waits:
         one.cancel()
-
-
-def _until_next_s(now: float) -> float:
-    """Seconds until the next minute has ended and its samples are there."""
-    return (math.floor((now - AFTER_S) / UNIT_S) + 1) * UNIT_S + AFTER_S - now
 
 
 def _say(planner: PodPlanner, said: tuple[str, str]) -> tuple[str, str]:

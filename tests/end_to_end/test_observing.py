@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.rig import MARK, Rig, eventually, fetch, rig
+from tests.end_to_end.test_scaler import RATE, written
+from tests.real_prometheus import prometheus
 
 CONFIG = """
 service:
@@ -31,6 +36,27 @@ def feed(live: Rig, lines: str) -> None:
         [MARK, "feed", "--name", live.name],
         cwd=live.home, env=live.environment, input=lines, text=True, check=True, capture_output=True, timeout=60,
     )  # fmt: skip
+
+
+def feed_from_prometheus(live: Rig, fed: int) -> None:
+    """Have it read 200 requests/s from a Prometheus, until some are counted beside what it was fed."""
+
+    async def test() -> None:
+        folder = live.home / "prometheus"
+        folder.mkdir()
+        written(folder, time.time())
+        process, api = await prometheus(folder)
+        command = [MARK, "feed", "--name", live.name, "--prometheus", api, "--query", RATE]
+        feeding = subprocess.Popen(command, cwd=live.home, env=live.environment)  # noqa: S603 - our own command
+        try:
+            await asyncio.to_thread(eventually, lambda: live.store.arrived("inception-v3") > fed + 500)
+        finally:
+            for one in (feeding, process):
+                one.terminate()
+            feeding.wait()
+            await process.wait()
+
+    asyncio.run(test())
 
 
 @pytest.mark.slow
@@ -60,6 +86,8 @@ def test_it_plans_for_what_it_is_fed_and_rents_nothing(tmp_path: Path) -> None:
         assert report["cost_usd"]["lambda"] == 0
         status, body, _ = _asked(live)
         assert status == 503, body  # a mirrored request is counted and turned away at once
+        if shutil.which("promtool") is not None:
+            feed_from_prometheus(live, fed)
         live.down()
 
 

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mark.config.short_names import settings_named
 from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
-from mark.live import scaler
-from mark.live.scaler import AFTER_S, TRAIN_AGAIN_S, TRAIN_EACH_S, PlanFile, PodPlanner, scaler_policy
+from mark.live.scaler import TRAIN_AGAIN_S, TRAIN_EACH_S, PlanFile, PodPlanner, scaler_policy
 from mark.offline.forecast.forecasters import Built
 from tests.controller.builders import LARGE, POLICY, SMALL
 
@@ -172,15 +169,6 @@ def test_a_file_of_something_else_is_refused(world: Make, tmp_path: Path, text: 
     with pytest.raises(Misconfigured, match=told):
         world(path=path)
     assert path.read_text() == text
-
-
-@given(st.floats(1e9, 2e9))
-def test_the_next_tick_comes_a_moment_after_each_minute(now: float) -> None:
-    wait_s = scaler._until_next_s(now)
-    assert 0 < wait_s <= 60.001
-    assert (now + wait_s - AFTER_S) % 60 == pytest.approx(0, abs=1e-3) or (
-        now + wait_s - AFTER_S
-    ) % 60 == pytest.approx(60, abs=1e-3)
 
 
 def test_the_policy_counts_on_what_a_cluster_has() -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.offline.metrics.minute_rates import MinuteRates
+from mark.offline.metrics.minute_rates import AFTER_S, MinuteRates, until_next_s
 from mark.offline.metrics.prometheus import Prometheus
 from mark.simulator.traces.formats.rows import RowKind, TraceOptions
 from mark.simulator.traces.trace import AS_IT_IS
@@ -120,3 +122,12 @@ def test_what_is_no_demand_is_one_line(answer: Any, query: str, told: str) -> No
 def test_days_that_nobody_keeps_are_refused(days: float) -> None:
     with pytest.raises(Misconfigured, match="--days must be"):
         MinuteRates(Prometheus.at("http://here", {}), RATE, AS_IT_IS, days)
+
+
+@given(st.floats(1e9, 2e9))
+def test_the_next_read_comes_a_moment_after_each_minute(now: float) -> None:
+    wait_s = until_next_s(now)
+    assert 0 < wait_s <= 60.001
+    assert (now + wait_s - AFTER_S) % 60 == pytest.approx(0, abs=1e-3) or (
+        now + wait_s - AFTER_S
+    ) % 60 == pytest.approx(60, abs=1e-3)

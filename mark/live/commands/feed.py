@@ -38,8 +38,9 @@ class Feed:
 
     def count_requests(self, count: int = 1) -> None:
         """Count requests that arrive now."""
-        self._counts[window_of(self._clock.now())] += count
-        self.total += count
+        if count:
+            self._counts[window_of(self._clock.now())] += count
+            self.total += count
 
     def publish(self) -> None:
         """Report what came since; what a store that is unreachable was not told is told next time, once."""
@@ -57,11 +58,16 @@ class Feed:
         self._unsent = None
 
 
-def feed_service(service: str, model: str | None, source: TextIO = sys.stdin) -> None:
-    """Count the source's lines until it ends, or Ctrl-C."""
+def started_feed(service: str, model: str | None) -> tuple[Feed, str]:
+    """The feed of a running service's model, and its name; the first model where none is named."""
     running = find_running(service)
     name = str(chosen(running, model)["name"])
-    feed = Feed(ServiceStore(connect(running.store), service), name)
+    return Feed(ServiceStore(connect(running.store), service), name), name
+
+
+def feed_service(service: str, model: str | None, source: TextIO = sys.stdin) -> None:
+    """Count the source's lines until it ends, or Ctrl-C."""
+    feed, name = started_feed(service, model)
     lines: queue.SimpleQueue[bool] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(source, lines), daemon=True).start()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +23,8 @@ AGAIN_S = 5 * MINUTE_S
 """So much of what is known is read again: late samples count, and counters need the sample before."""
 TIMEOUT_S = 30.0
 """A minute's question is a small one."""
+AFTER_S = 5.0
+"""The last scrapes of a minute are stored a moment after it."""
 LATE_S = 2 * MINUTE_S
 """A minute that is so late is missed, not waited for."""
 
@@ -69,13 +72,20 @@ class MinuteRates:
             _check_counters(document)
         assert rows.values is not None
         values = rows.values / MINUTE_S if rows.kind is RowKind.COUNT else rows.values
+        new: dict[int, float] = {}
         for start, rate in zip(rows.times.tolist(), values.tolist(), strict=True):
             if not 0 <= rate <= MAX_RPS:
                 raise Misconfigured(
                     f"{self._source.url}: the query gives {rate:g} at {moment(start)}; rates are 0 to "
                     f"{MAX_RPS:g} requests/s"
                 )
-            self.rates[round(start)] = rate
+            new[round(start)] = rate
+        self.rates = {**self.rates, **new}  # another thread may look at it
+
+
+def until_next_s(now: float) -> float:
+    """Seconds until the next minute has ended and its samples are there."""
+    return (math.floor((now - AFTER_S) / MINUTE_S) + 1) * MINUTE_S + AFTER_S - now
 
 
 def _check_counters(document: Mapping[str, Any]) -> None:
