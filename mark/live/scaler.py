@@ -34,7 +34,6 @@ from mark.domain.demand import Demand
 from mark.domain.errors import MarkError, Misconfigured, PlanInfeasible, failure_words
 from mark.domain.figures import plural
 from mark.domain.pod_plan import PodPlan
-from mark.extras import require_extra
 from mark.offline.forecast.forecasters import Built, ask
 from mark.offline.metrics.minute_rates import MinuteRates, until_next_s
 from mark.offline.metrics.prometheus import Prometheus
@@ -187,7 +186,6 @@ class PodPlanner:
 
 def scale(settings: Settings, options: ScalerOptions, environment: Mapping[str, str]) -> None:
     """Plan and answer until SIGTERM or Ctrl-C. Misconfigured where that cannot begin."""
-    require_extra("grpc", "mark scaler")
     settings = settings_of_one(settings)
     policy, forecaster = scaler_policy(settings)
     reading = TraceReading.of(settings).options
