@@ -43,8 +43,8 @@ INLINE = re.compile(r"`([^`]+)`")
 SETTING = re.compile(r"([a-z_]+(?:(?:\[\])?\.[a-z_]+)+)(?:\[\])?(?::.*)?", re.DOTALL)
 SHELLS = {"sh", "bash", "console"}
 SEPARATORS = {"|", "||", "&", "&&", ";", "(", ")"}
-FOREIGN = {"scrape_configs", "jobs"}
-"""Keys of Prometheus' settings and of a workflow of GitHub's: their blocks of YAML are not MArk's."""
+FOREIGN = {"scrape_configs", "jobs", "apiVersion"}
+"""Keys of Prometheus' settings, GitHub's workflows and Kubernetes' manifests: their blocks are not MArk's."""
 FILES: dict[str, Any] = {"mark-models/1": ModelFile, "mark-pairs/1": PairFile, "mark-profiles/1": ProfileFile}
 NO_SETTINGS = (".json", ".py", ".yaml", "service.instance.id", "service.namespace")
 """Ends of names that begin as a setting does: files, and attributes of OpenTelemetry's."""
@@ -174,8 +174,7 @@ def is_setting(keys: list[str]) -> bool:
 def refusals(text: str, folder: Path) -> list[str]:
     """Why blocks of settings are refused. A list is the models that a service serves."""
     refused = []
-    for block in blocks(text, "yaml"):
-        tree = yaml.safe_load(block)
+    for tree in (tree for block in blocks(text, "yaml") for tree in yaml.safe_load_all(block)):
         if isinstance(tree, dict) and FOREIGN & tree.keys():
             continue
         whole = {"service": {"serve": tree}} if isinstance(tree, list) else tree
