@@ -204,6 +204,26 @@ def eventually(check: Callable[[], object], *, within_s: float = PATIENCE_S, eac
         time.sleep(each_s)
 
 
+@contextmanager
+def core_waits() -> Iterator[list[float]]:
+    """Seconds of the body in which a process of the machine waited for a core; 0 where Linux does not count."""
+    found: list[float] = []
+    pressure = Path("/proc/pressure/cpu")
+
+    def so_far_s() -> float:
+        return int(pressure.read_text().split("total=", 1)[1].split()[0]) / 1e6 if pressure.exists() else 0.0
+
+    before = so_far_s()
+    yield found
+    found.append(so_far_s() - before)
+
+
+def assert_in_time(load: Mapping[str, Any], share: float, *, rate: float) -> None:
+    """As many as promised are in time, but for those that came while the machine had too few cores."""
+    late = (1 - load["attained"]) * load["sent"]
+    assert late <= (1 - share) * load["sent"] + rate * load["waited_s"], str(load)
+
+
 def fetch(
     url: str,
     body: object = None,

@@ -14,8 +14,8 @@ from mark.live.aws_clients import aws_of
 from mark.live.local.run_dir import RunFolder
 from mark.store.published_status import MODEL as STATUS
 from mark.store.published_status import RESOURCES
-from tests.end_to_end.rig import Rig, eventually, fetch, rig
-from tests.end_to_end.test_nothing_lost import MODEL, SPEED, loaded
+from tests.end_to_end.rig import Rig, assert_in_time, eventually, fetch, rig
+from tests.end_to_end.test_nothing_lost import MODEL, RATE, SPEED, loaded
 
 SERVICE = """
 service:
@@ -69,7 +69,7 @@ def test_requests_stay_in_their_zone_and_the_loss_of_one_loses_none(tmp_path: Pa
             eventually(lambda: sum(ready_by_zone(live).values()) > 0 and gone not in ready_by_zone(live))
         assert {name: count for name, count in load["errors"].items() if name != "retried"} == {}
         assert load["in_flight"] == 0
-        assert load["attained"] >= 0.97, load
+        assert_in_time(load, 0.97, rate=RATE)
         assert set(ready_by_zone(live)) <= zones - {gone}
 
         eventually(lambda: live.store.traffic(MODEL).crossed > before.crossed)
