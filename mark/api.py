@@ -103,12 +103,18 @@ def _names_keywords(call: Callable[P, T]) -> Callable[P, T]:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that brings its profiles along: `model=` takes it where it takes a name."""
+    """A model that brings its profiles along: `model=` takes it where it takes a name.
+
+    name: the model's. profile: file of its profiles. models: file of its objective and needs; None for those of a
+    shipped model of that name.
+
+    >>> Model.from_profile("profile.json")
+    Traceback (most recent call last):
+    mark.domain.errors.Misconfigured: profile.json: cannot be read: No such file or directory
+    """
 
     name: str
-    #: Its profile file.
     profile: Path
-    #: File of its objective and needs; None for those of a shipped model of that name.
     models: Path | None = None
 
     @classmethod
@@ -220,7 +226,14 @@ class _Finished(Sequence[Run]):
 
 
 class Runs(_Finished[ComparedRun]):
-    """Replays of one trace, one run a policy, in their order. A notebook shows the verdict and the table."""
+    """Replays of one trace, one run a policy, in their order. A notebook shows the verdict and the table.
+
+    left_out: policies that could not run, and why.
+
+    >>> runs = simulate("load.csv.gz", model="inception-v3", policies=["hedged"], duration_s=60, reference=False)
+    >>> runs.to_frame().shape[0], round(runs.document["runs"][0]["cost_usd"]["total"], 2) > 0
+    (1, True)
+    """
 
     __slots__ = ()
 
@@ -254,7 +267,15 @@ class Runs(_Finished[ComparedRun]):
 
 
 class ServiceRuns(_Finished[ServiceRun]):
-    """Replays of several models together, one run a policy. A notebook shows the verdict and the table."""
+    """Replays of several models together, one run a policy. A notebook shows the verdict and the table.
+
+    left_out: policies that could not run, and why.
+
+    >>> load = {"inception-v3": "load.csv.gz", "resnet-50": "load.csv.gz"}
+    >>> runs = simulate(models=load, policies=["hedged"], duration_s=60)
+    >>> [model["model"] for model in runs.document["runs"][0]["models"]]
+    ['inception-v3', 'resnet-50']
+    """
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md, docs/cli.md and docs/hardware.md from settings, commands and catalogue: `make docs`.
+"""Writes the pages of settings, commands, hardware and Python's names from their sources: `make docs`.
 
 docs/studies.md is written from the list of published figures and from docs/studies.csv. Tables of docs/json.md are
 written from the types of documents, that of docs/traces.md from the tests' files.
@@ -26,6 +26,7 @@ from scripts.acceptance import studies
 from scripts.hardware_page import hardware_page
 from scripts.json_page import with_tables
 from scripts.printed import rewrite
+from scripts.python_page import python_page
 from scripts.trace_formats import with_formats
 
 FOLDER = Path(__file__).parents[1] / "docs"
@@ -204,6 +205,7 @@ def main(arguments: Sequence[str]) -> None:
     (FOLDER / "settings.md").write_text(settings_page(), encoding="utf-8")
     (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")
     (FOLDER / "hardware.md").write_text(f"{NOTICE}\n{hardware_page()}", encoding="utf-8")
+    (FOLDER / "python-reference.md").write_text(f"{NOTICE}\n{python_page()}", encoding="utf-8")
     studies.PAGE.write_text(studies.page(studies.measured()), encoding="utf-8")
     for name, made in (("json.md", with_tables), ("traces.md", with_formats)):
         page = FOLDER / name

@@ -31,7 +31,7 @@ class PlanInfeasible(MarkError):
 
 
 class Misconfigured(MarkError):
-    """Nobody can fix it at run time: refuse to start."""
+    """What the user gave cannot be done, and the line says what to change; a process refuses to start."""
 
 
 class BadRequest(MarkError):

@@ -21,6 +21,7 @@ from mark.studies import registry
 from scripts.docs import FOLDER, NOTICE, cli_page, commands, example_lines, settings_page
 from scripts.hardware_page import hardware_page
 from scripts.json_page import BLOCK, keys, with_tables
+from scripts.python_page import python_page
 from scripts.trace_formats import with_formats
 from tests.offline.own_model.test_init_saved import identity
 from tests.offline.own_model.test_profile_here import MODEL
@@ -73,6 +74,7 @@ def test_the_pages_are_up_to_date():
     assert (FOLDER / "settings.md").read_text() == settings_page(), "run make docs"
     assert (FOLDER / "cli.md").read_text() == cli_page(), "run make docs"
     assert (FOLDER / "hardware.md").read_text() == f"{NOTICE}\n{hardware_page()}", "run make docs"
+    assert (FOLDER / "python-reference.md").read_text() == f"{NOTICE}\n{python_page()}", "run make docs"
     assert (FOLDER / "json.md").read_text() == with_tables((FOLDER / "json.md").read_text()), "run make docs"
     assert (FOLDER / "traces.md").read_text() == with_formats((FOLDER / "traces.md").read_text()), "run make docs"
 
