@@ -149,6 +149,7 @@ def quick(monkeypatch, undrawn):
     )
 
 
+@pytest.mark.slow
 def test_every_example_of_a_replay_runs(mark, quick):
     """Those of the live service are run against one in tests/end_to_end."""
     Path("my.py").write_text(f"{MODEL.replace('Doubler', 'Model')}\n\ndef predict(x):\n    return x\n")

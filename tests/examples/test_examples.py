@@ -65,6 +65,7 @@ def test_a_forecaster_of_one_s_own(tmp_path: Path) -> None:
     assert "last-value" in scores
 
 
+@pytest.mark.slow
 def test_the_action_replays_and_comments(tmp_path: Path) -> None:
     """Its own steps, with a `gh` that writes down what it is asked; the profile is taken as it is."""
     reader = Reader(tmp_path, "cost-comment")

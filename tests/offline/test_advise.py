@@ -76,6 +76,7 @@ def month_usd(mark, load: list[str], *flags: str) -> float:
     return float(json.loads(done.out)["runs"][0]["usd_per_month"])
 
 
+@pytest.mark.slow
 def test_the_first_pieces_of_advice_save_what_they_said(mark, load, advised, capsys):
     document = advised
     assert len(document["advice"]) >= 3

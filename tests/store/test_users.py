@@ -190,6 +190,7 @@ def test_an_agent_waits_for_a_controller_where_the_store_does_not_know_our_scrip
         agent.run(Script("return 'never loaded'"), ())
 
 
+@pytest.mark.slow
 def test_a_script_that_never_ends_is_ended_by_a_controller(server: EmbeddedRedis, store: ServiceStore) -> None:
     """A gateway may send one."""
     link = connect(url(server, StoreUser.GATEWAY))

@@ -52,6 +52,7 @@ def backend_in(folder: Path, into: Path) -> ReplicatedBackend:
     return ReplicatedBackend(make, Parallelism(), name="m", packages=packages)
 
 
+@pytest.mark.slow
 def test_two_versions_of_a_library_serve_side_by_side_and_nothing_else_is_there(tmp_path: Path) -> None:
     for version in ("2.0", "3.0"):
         model_in(tmp_path / version, version)
