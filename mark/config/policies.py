@@ -22,6 +22,7 @@ from mark.domain.load.announced_events import events_of
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
+from mark.domain.times import LognormalTime
 from mark.plugins.load import is_oracle, load_forecaster
 from mark.policies.bundles import KAIROS, check_policy
 from mark.policies.overrides import Tuning
@@ -102,6 +103,18 @@ def chosen_limits(settings: Settings) -> OverflowLimits:
     )
 
 
+def named_world(settings: Settings) -> World:
+    """The world by its name, with the times that the settings have in place of its own."""
+    world, asked = WORLDS[settings.simulate.world], settings.simulate
+    times = world.times
+    if asked.launch is not None:
+        times = replace(times, launch=LognormalTime(median_s=asked.launch.median_s, p95_s=asked.launch.p95_s))
+    if asked.wake is not None:
+        wake = LognormalTime(median_s=asked.wake.median_s, p95_s=asked.wake.p95_s)
+        times = replace(times, wake=wake, wake_large=wake, wake_accelerated=wake)
+    return replace(world, times=times)
+
+
 def chosen_world(settings: Settings) -> World:
     """The world without its quotas: a service reads those of its account, a replay adds the world's.
 
@@ -113,7 +126,7 @@ def chosen_world(settings: Settings) -> World:
         if kinds is None
         else tuple(MachineKind(name=one.name, own_image=one.ami is not None) for one in kinds)
     )
-    return replace(WORLDS[settings.simulate.world], quotas=(), machines=machines)
+    return replace(named_world(settings), quotas=(), machines=machines)
 
 
 def chosen_policies(settings: Settings) -> PolicySpec:

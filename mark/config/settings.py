@@ -13,10 +13,10 @@ import os
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from mark.cloudmodel.world import WorldName
@@ -209,6 +209,19 @@ def _known_present(text: str) -> str:
     return text
 
 
+class BootSettings(Part):
+    """How long it takes until an instance serves."""
+
+    median_s: Positive = Field(description="The median, seconds.")
+    p95_s: Positive = Field(description="The 95 % point, seconds; at least the median.")
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        if self.p95_s < self.median_s:
+            raise ValueError(f"p95_s ({self.p95_s:g}) must be at least median_s ({self.median_s:g})")
+        return self
+
+
 class SimulateSettings(Part):
     """World of replays and of the emulated AWS: how kind the cloud is."""
 
@@ -218,6 +231,10 @@ class SimulateSettings(Part):
         "`typical`: times vary, wakes and launches are refused at times, spot prices differ by zone and move. "
         "`rough`: a bad day. Plans and admission expect the same, on AWS too.",
     )
+    launch: BootSettings | None = Field(
+        None, description="Launch until an instance serves, in place of the world's; `mark explain` measures it."
+    )
+    wake: BootSettings | None = Field(None, description="The same from the order that wakes a standby.")
     now: Annotated[str, AfterValidator(_known_present)] = Field(
         "sagemaker",
         description="What you run now, which a replay's verdict compares with: `sagemaker` and `hpa` as you would "

@@ -29,6 +29,7 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.domain.plan import Plan
+from mark.offline.boot_times import BootTimes, boot_lines
 from mark.offline.explain_service import (
     SharedSeats,
     explain_placements,
@@ -60,6 +61,7 @@ class Reading:
     launched: Counter[str] = field(default_factory=Counter)
     ordered: Counter[str] = field(default_factory=Counter)
     facts: Counter[str] = field(default_factory=Counter)
+    boots: BootTimes = field(default_factory=BootTimes)
     shown: list[ExplainedTick] = field(default_factory=list)
     #: By kind of note: when it was written, seconds since the start, and its text.
     told: dict[NoteKind, list[tuple[float, str]]] = field(default_factory=lambda: {kind: [] for kind in TOLD})
@@ -118,7 +120,7 @@ def explain_journal(
         "",
     )
     if minute is None:
-        show(*_summary(reading), "")
+        show(*_summary(reading, header), "")
     show(explain_text(reading.shown))
     if shared is not None:
         show(shared.text)
@@ -168,6 +170,7 @@ def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Readin
         )
         reading.ticks, reading.end_at = reading.ticks + 1, now
         _count(reading, tick)
+        reading.boots.note(tick)
         at_min = (now - reading.start_at) / 60
         if minute is not None:
             near = minute - BESIDE_MIN <= at_min < minute + 1 + BESIDE_MIN
@@ -326,7 +329,7 @@ def _law(found: Sequence[Mismatch], reading: Reading, *, is_own: bool) -> str:
     )
 
 
-def _summary(reading: Reading) -> list[str]:
+def _summary(reading: Reading, header: Header) -> list[str]:
     lines = []
     if reading.launched:
         launched = ", ".join(f"{count} {name}" for name, count in sorted(reading.launched.items()))
@@ -337,6 +340,7 @@ def _summary(reading: Reading) -> list[str]:
         lines.append(
             "happened: " + ", ".join(f"{count} x {kind}" for kind, count in sorted(reading.facts.items()))
         )
+    lines += boot_lines(reading.boots.documents(header.policy))
     told = sorted(one for kind, most in TOLD.items() for one in reading.told[kind][-most:])
     lines += [f"minute {at_s / 60:.0f}, {note}" for at_s, note in told]
     if reading.shown:
@@ -374,5 +378,6 @@ def _document(
         "orders": dict(sorted(reading.ordered.items())),
         "launched": dict(sorted(reading.launched.items())),
         "facts": dict(sorted(reading.facts.items())),
+        "boots": reading.boots.documents(header.policy),
         **explain_document(reading.shown),
     }

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mark.config.policies import chosen_routing
+from mark.config.policies import chosen_routing, named_world
 from mark.config.settings import Settings, cache_dir, load_settings, settings_anywhere
 from mark.dispatch.policy import Late, Routing
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
+from mark.domain.times import LognormalTime
 from scripts.docs import SETTINGS_INTRO
 
 
@@ -71,6 +72,7 @@ def test_the_whole_tree_can_be_written(tmp_path):
           standby: {max_count: 20}
           overflow_limits: {concurrency: 100, burst: 50, memory_gib: 2}
           managed: {cpu: 1.3, gpu: 1.5}
+        simulate: {launch: {median_s: 200, p95_s: 300}, wake: {median_s: 60, p95_s: 60}}
         models: mine.json
         seed: 3
     """
@@ -81,6 +83,8 @@ def test_the_whole_tree_can_be_written(tmp_path):
     assert chosen_routing(settings) is Routing.WEIGHTED
     assert settings.faults.interrupts[0].offering == "c5.large:spot"
     assert settings.faults.late_boots[0].factor == 2
+    times = named_world(settings).times
+    assert (times.launch, times.wake_large) == (LognormalTime(median_s=200, p95_s=300), times.wake)
     assert settings.policy.monitor.count == 2
     assert settings.models == tmp_path / "mine.json"
 

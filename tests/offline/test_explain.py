@@ -7,12 +7,21 @@ from dataclasses import replace
 import pytest
 
 from mark.controller.journal import Header, Tick, entry_line, header_line
-from mark.controller.policy import ControllerPolicy
+from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Decision, Note, NoteKind, State
 from mark.domain.demand import Demand
-from mark.domain.fleet import FleetView
+from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.objective import SloWindow
-from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed, RefusalCause, SpotWarned
+from mark.domain.orders import (
+    Fact,
+    ForecastFailed,
+    LaunchRefused,
+    PlanFailed,
+    RefusalCause,
+    SpotWarned,
+    StartStandby,
+)
+from mark.offline.boot_times import BootTimes, boot_lines
 from mark.offline.explain import explain_journal, explained
 from tests.controller.builders import POLICY, SMALL, WATCHED, instances, seen
 
@@ -92,3 +101,19 @@ def test_a_journal_in_short_has_the_phases_of_rollouts(capsys: pytest.CaptureFix
     assert "minute 19, version b in place of a: phase 19" in out
     assert "phase 8\n" in out
     assert "phase 7\n" not in out, "the last dozen alone"
+
+
+def test_boots_and_wakes_are_told_beside_what_plans_assume() -> None:
+    standby = StandbyPolicy(offering=SMALL, wake_s=70.0)
+    sleeper = instances(1, role=Role.STANDBY, state=InstanceState.STOPPED)
+    found = BootTimes()
+    for now, state, woken in ((10.0, InstanceState.PENDING, ()), (130.0, InstanceState.READY, (sleeper[0].id,))):
+        orders = (StartStandby(token="t", reason="", instances=woken),) if woken else ()
+        found.note(Tick(seen=seen(now, (*instances(2, state=state), *sleeper)), orders=orders, notes=()))
+    found.note(Tick(seen=seen(131.0, sleeper), orders=(), notes=()))  # it sleeps still
+    found.note(Tick(seen=seen(210.0, instances(1, role=Role.STANDBY)), orders=(), notes=()))
+
+    launched, woke = boot_lines(found.documents(replace(POLICY, standby=standby)))
+    times = "70 s at the median, 70 s at the 95 % point"
+    assert launched == f"launch of {SMALL.name} until ready: {times} of 2; plans assume {SMALL.boot_s:.0f} s"
+    assert woke == f"wake of {SMALL.name} until ready: {times.replace('70', '40')} of 1; plans assume 70 s"

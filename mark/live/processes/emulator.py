@@ -18,8 +18,8 @@ from mark.aws.archive import bucket_name
 from mark.aws.names import TRAIN, name_of
 from mark.aws.permissions.policies import Names
 from mark.catalog.load import load_prices
-from mark.cloudmodel.world import WORLDS
 from mark.config.footprint import front_machines
+from mark.config.policies import named_world
 from mark.config.served import model_names
 from mark.config.settings import Settings, cache_dir
 from mark.config.training import trains_in_function
@@ -64,7 +64,7 @@ def emulated_aws(
     """The account that a service with these settings gets. began_at: what its clock showed first, service time."""
     seed = settings.seed
     prices = load_prices(settings.prices)
-    world, usual = WORLDS[settings.simulate.world], LambdaLimits()
+    world, usual = named_world(settings), LambdaLimits()
     quotas = {code_of_quota(one.family, one.market): one.vcpus for one in world.quotas if settings.simulate.quotas}
     limits = replace(usual, concurrency=world.lambda_concurrency or usual.concurrency)
     is_new = settings.service.aws.account != "grown"
