@@ -1,4 +1,4 @@
-"""`python -m infra.app BLUEPRINT FOLDER`: write the stacks of a blueprint into a folder, and their order.
+"""`python -m mark.infra.app BLUEPRINT FOLDER`: write the stacks of a blueprint into a folder, and their order.
 
 What is missing on this machine is one line on stderr and exit status 2.
 """
@@ -30,8 +30,8 @@ def main(arguments: list[str]) -> int:
     # CDK's own rules only warn, where nobody reads it, and take half of the time; cdk-nag's are not among them
     os.environ.setdefault("CDK_VALIDATION", "false")
     # CDK starts a node process when it is imported
-    from infra.blueprint import read_blueprint  # noqa: PLC0415
-    from infra.build import synthesise  # noqa: PLC0415
+    from mark.infra.blueprint import read_blueprint  # noqa: PLC0415
+    from mark.infra.build import synthesise  # noqa: PLC0415
 
     source, folder = Path(arguments[0]), Path(arguments[1])
     names = synthesise(read_blueprint(source.read_text(encoding="utf-8")), folder)

@@ -8,19 +8,19 @@ from pathlib import Path
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
-from infra.blueprint import Blueprint
-from infra.stack import ServiceStack
-from infra.stacks.archive import ArchiveStack
-from infra.stacks.control import ControlStack
-from infra.stacks.events import EventsStack
-from infra.stacks.functions import FunctionsStack
-from infra.stacks.gateways import GatewaysStack
-from infra.stacks.launch import LaunchStack
-from infra.stacks.network import NetworkStack
-from infra.stacks.nodes import NodesStack
-from infra.stacks.reports import ReportsStack
-from infra.stacks.state import StateStack
-from infra.stacks.watch import WatchStack
+from mark.infra.blueprint import Blueprint
+from mark.infra.stack import ServiceStack
+from mark.infra.stacks.archive import ArchiveStack
+from mark.infra.stacks.control import ControlStack
+from mark.infra.stacks.events import EventsStack
+from mark.infra.stacks.functions import FunctionsStack
+from mark.infra.stacks.gateways import GatewaysStack
+from mark.infra.stacks.launch import LaunchStack
+from mark.infra.stacks.network import NetworkStack
+from mark.infra.stacks.nodes import NodesStack
+from mark.infra.stacks.reports import ReportsStack
+from mark.infra.stacks.state import StateStack
+from mark.infra.stacks.watch import WatchStack
 
 
 def build(app: App, blueprint: Blueprint) -> tuple[ServiceStack, ...]:

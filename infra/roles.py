@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from aws_cdk import Aws, aws_iam
 
-from infra.blueprint import Blueprint
-from infra.stack import ServiceStack, excuse
 from mark.aws.names import TRAIN, boundary_name, repository_of
 from mark.aws.permissions.policies import NO_RESOURCE, Names, Statement, policy_document, statements, trust_policy
 from mark.aws.resources import LambdaSpec, called_as
 from mark.config.rollout import RolloutSettings
+from mark.infra.blueprint import Blueprint
+from mark.infra.stack import ServiceStack, excuse
 from mark.store.users import StoreUser
 
 STORE, TOKEN = "store", "token"

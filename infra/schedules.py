@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aws_cdk import aws_scheduler
 
-from infra.roles import allow, make_role
-from infra.stack import ServiceStack
 from mark.aws.names import name_of
 from mark.aws.resources import ScheduleSpec
+from mark.infra.roles import allow, make_role
+from mark.infra.stack import ServiceStack
 
 
 def make_schedule(stack: ServiceStack, id_: str, schedule: ScheduleSpec, function: str, *, role: str) -> None:

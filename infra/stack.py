@@ -19,8 +19,8 @@ from aws_cdk import (
 )
 from constructs import Construct
 
-from infra.blueprint import Blueprint
 from mark.aws.resources import service_tags
+from mark.infra.blueprint import Blueprint
 
 
 class ServiceStack(Stack):

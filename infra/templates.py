@@ -6,7 +6,9 @@ from typing import Any
 
 from aws_cdk import CfnParameter, Fn, aws_ec2, aws_iam
 
-from infra.roles import (
+from mark.aws.resources import TemplateSpec, tag_list
+from mark.config.rollout import MachineSettings
+from mark.infra.roles import (
     allow,
     make_role,
     names_of,
@@ -16,10 +18,8 @@ from infra.roles import (
     secret_arn,
     store_secret,
 )
-from infra.stack import ServiceStack, camel, words
-from infra.user_data import NodeStart, Start, node_script, packed, start_script
-from mark.aws.resources import TemplateSpec, tag_list
-from mark.config.rollout import MachineSettings
+from mark.infra.stack import ServiceStack, camel, words
+from mark.infra.user_data import NodeStart, Start, node_script, packed, start_script
 from mark.store.users import StoreUser
 
 LATEST_IMAGE = {

@@ -1,4 +1,4 @@
-"""MArk's own wheel, for images: `python -P -m infra.wheel` puts it into the working directory.
+"""MArk's own wheel, for images: `python -P -m mark.infra.wheel` puts it into the working directory.
 
 In a clone pip makes it of the sources. An installation packs its own files again, as a wheel has them ("Binary
 distribution format", packaging.python.org), so that neither a clone nor an index is needed.
@@ -16,8 +16,8 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
 import mark
-from infra.bundles.build import packed
 from mark.domain.errors import Misconfigured
+from mark.infra.bundles.build import packed
 
 NAME = "mark-serving"
 HOUSE = Path(mark.__file__).parents[1]
@@ -80,14 +80,14 @@ def _digest(data: bytes) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Put the wheel into a folder and print its path; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -P -m infra.wheel", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -P -m mark.infra.wheel", description=__doc__)
     parser.add_argument(
         "--to", type=Path, default=Path(), metavar="FOLDER", help="the working directory by default"
     )
     try:
         sys.stdout.write(f"{put_wheel(parser.parse_args(arguments).to)}\n")
     except (Misconfigured, OSError) as error:
-        sys.stderr.write(f"infra.wheel: {error}\n")
+        sys.stderr.write(f"mark.infra.wheel: {error}\n")
         return 2
     return 0
 

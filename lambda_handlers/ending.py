@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 
-from lambda_handlers.environment import required_variable, variable_or
 from mark.aws.archive import get_object, put_object
 from mark.aws.ec2.batches import call_each
 from mark.aws.ec2.inventory import fleet_of, list_inventory
@@ -22,6 +21,7 @@ from mark.aws.provision import AT_ONCE
 from mark.aws.session import Aws, AwsSettings
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.orphan import Notice, find_orphans
+from mark.lambda_handlers.environment import required_variable, variable_or
 from mark.protocols.events import instant
 
 NO_OBJECT = "NoSuchKey"

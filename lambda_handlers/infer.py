@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from aws_lambda_powertools import Logger
 
-from lambda_handlers.function_url import event_of, request_of
-from lambda_handlers.metrics import count
-from lambda_handlers.served import Served, served_model
 from mark.aws.functions.function_url import VERSION_KEY
+from mark.lambda_handlers.function_url import event_of, request_of
+from mark.lambda_handlers.metrics import count
+from mark.lambda_handlers.served import Served, served_model
 from mark.ports import InferReply
 from mark.protocols.exchange import check_outputs, read_exchange, refused_by_model
 from mark.protocols.oip.bodies import error_reply

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 
-from lambda_handlers.environment import required_variable
-from lambda_handlers.metrics import count
+from mark.lambda_handlers.environment import required_variable
+from mark.lambda_handlers.metrics import count
 from mark.protocols.events import compose_message, message_of_event, parse_object
 
 if TYPE_CHECKING:

@@ -22,14 +22,14 @@ from aws_lambda_powertools.utilities.idempotency.persistence.cache import CacheP
 from aws_lambda_powertools.utilities.idempotency.persistence.dynamodb import DynamoDBPersistenceLayer
 from aws_lambda_powertools.utilities.parameters import get_secret
 
-from lambda_handlers.environment import required_variable, variable_or
-from lambda_handlers.once import LinkClient
 from mark.aws.archive import get_object, put_object, report_key, snapshot_key
 from mark.aws.costs import daily_usd
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.mail import send_mail
 from mark.aws.session import Aws, AwsSettings
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
+from mark.lambda_handlers.environment import required_variable, variable_or
+from mark.lambda_handlers.once import LinkClient
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import Period, read_cost_report, report_period
 from mark.report.mail.message import Mail, mime, render, standalone

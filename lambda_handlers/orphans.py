@@ -20,6 +20,6 @@ logger = Logger(service="mark-orphans")
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:  # noqa: ARG001 - Lambda's signature
     """Look, as of the scheduled time; answers how many instances are owned. MarkError while some are not."""
-    from lambda_handlers.ending import end_orphans  # noqa: PLC0415
+    from mark.lambda_handlers.ending import end_orphans  # noqa: PLC0415
 
     return {"owned": end_orphans(event)}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes import EventBridgeEvent
 
-from lambda_handlers.metrics import count
 from mark.domain.errors import MarkError, Misconfigured
+from mark.lambda_handlers.metrics import count
 from mark.protocols.events import instant
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
     """Mail the report of a scheduled time; answers SES's `message` id, the same one when it is asked again."""
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function  # noqa: PLC0415
 
-    from lambda_handlers.mailing import done_before  # noqa: PLC0415
+    from mark.lambda_handlers.mailing import done_before  # noqa: PLC0415
 
     if not isinstance(event.get("time"), str):
         raise Misconfigured('the event must name a "time", as EventBridge Scheduler\'s does')
@@ -42,7 +42,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
 
 
 def _mail(event: dict[str, Any]) -> dict[str, str]:
-    from lambda_handlers.mailing import mail_report  # noqa: PLC0415
+    from mark.lambda_handlers.mailing import mail_report  # noqa: PLC0415
 
     try:
         name = mail_report(instant(EventBridgeEvent(event).time))

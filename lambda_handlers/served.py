@@ -23,12 +23,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from lambda_handlers.environment import required_variable, variable_or
-from lambda_handlers.version_files import fetch_version
 from mark.aws.functions.function_url import HOLDS_ANOTHER
 from mark.cloudmodel.noise import noise_factor
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
+from mark.lambda_handlers.environment import required_variable, variable_or
+from mark.lambda_handlers.version_files import fetch_version
 from mark.plugins.files import load_module
 from mark.ports import PythonModel
 from mark.protocols.exchange import row_count, zeros

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
 
-from lambda_handlers.environment import required_variable
-from lambda_handlers.metrics import count
 from mark.domain.errors import Misconfigured
+from mark.lambda_handlers.environment import required_variable
+from mark.lambda_handlers.metrics import count
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

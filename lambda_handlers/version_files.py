@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lambda_handlers.environment import required_variable
 from mark.aws.names import VERSIONS
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.models.versions import shown
+from mark.lambda_handlers.environment import required_variable
 from mark.plugins.version_hash import NAME, HowToLoad, check_unpacked
 
 if TYPE_CHECKING:

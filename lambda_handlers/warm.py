@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
 
-from lambda_handlers.metrics import count
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import PING_S
+from mark.lambda_handlers.metrics import count
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

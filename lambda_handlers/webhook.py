@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
 
-from lambda_handlers.environment import required_variable
 from mark.domain.errors import MarkError, Misconfigured
+from mark.lambda_handlers.environment import required_variable
 from mark.protocols.alert_messages import TEST, AlertMessage, messages_of, slack_body
 from mark.protocols.webhook_post import post
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mark.domain.demand import Demand, Forecast
-from predictors.classical.points import HOUR_S, LastValueRule
-from predictors.classical.residuals import PointExpert
-from predictors.expert import LEVELS, Expert, Floats, Ints, Series
+from mark.predictors.classical.points import HOUR_S, LastValueRule
+from mark.predictors.classical.residuals import PointExpert
+from mark.predictors.expert import LEVELS, Expert, Floats, Ints, Series
 
 
 class ExpertForecaster:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PRODUCT = ("mark", "infra", "lambda_handlers", "models", "predictors")
+MARK = ROOT / "mark"
+ROOMS = sorted(path for path in MARK.iterdir() if (path / "__init__.py").exists())
 OTHERS = ("scripts", "examples", "tests")
 SILENT = frozenset(
     {
@@ -73,11 +74,10 @@ def weight_under(*paths: Path) -> Weight:
 
 def packages() -> Iterator[tuple[str, Weight]]:
     """Rooms of mark by name, its own modules as one row, then the other packages."""
-    mark = ROOT / "mark"
-    for room in sorted(path for path in mark.iterdir() if (path / "__init__.py").exists()):
+    for room in ROOMS:
         yield f"mark/{room.name}", weight_under(room)
-    yield "mark/*.py", weight_under(*mark.glob("*.py"))
-    for name in (*PRODUCT[1:], *OTHERS):
+    yield "mark/*.py", weight_under(*MARK.glob("*.py"))
+    for name in OTHERS:
         yield name, weight_under(ROOT / name)
 
 
@@ -90,7 +90,7 @@ def main() -> None:
     print(f"{'package':<20}{'files':>7}{'code':>9}{'stmts':>9}")
     for name, weight in packages():
         print(_row(name, weight))
-    print(_row("product", weight_under(*(ROOT / name for name in PRODUCT))))
+    print(_row("product", weight_under(*ROOMS, *MARK.glob("*.py"))))
 
 
 if __name__ == "__main__":

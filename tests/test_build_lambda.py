@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.bundles import build as build_lambda
-from infra.bundles import libraries
-from infra.bundles.build import FunctionBundle, build, main
-from infra.bundles.code import code_of
-from infra.bundles.libraries import BuildTarget, files_of, fits, needed, target_of
 from mark.aws.resources import RUNTIME
 from mark.domain.errors import Misconfigured
+from mark.infra.bundles import build as build_lambda
+from mark.infra.bundles import libraries
+from mark.infra.bundles.build import FunctionBundle, build, main
+from mark.infra.bundles.code import code_of
+from mark.infra.bundles.libraries import BuildTarget, files_of, fits, needed, target_of
 
 HERE = BuildTarget(python=(sys.version_info.major, sys.version_info.minor), glibc=(2, 40))
 """Some Linux with this Python: what is installed can be taken as it is, so that nothing is fetched."""
@@ -58,7 +58,7 @@ def test_a_bundle_is_small_reproducible_and_enough(name: str, tmp_path: Path) ->
     assert build(name, target_of(RUNTIME)).data == bundle.data
     assert len(bundle.data) < 2 * 1024 * 1024
     folders = (unpacked(bundle, tmp_path), runtime(tmp_path))
-    done = run(f"import lambda_handlers.{name}; print('numpy' in sys.modules)", *folders)
+    done = run(f"import mark.lambda_handlers.{name}; print('numpy' in sys.modules)", *folders)
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
@@ -68,10 +68,8 @@ def test_it_answers_as_the_source_does(tmp_path: Path) -> None:
     record = "{'messageId': 'm0', 'body': '{', 'eventSource': 'aws:sqs'}"
     fields = "function_name='f', memory_limit_in_mb=1, invoked_function_arn='a', aws_request_id='r'"
     context = f"type('Context', (), dict({fields}))()"
-    done = run(
-        f"from lambda_handlers.interruption import handler; print(handler({{'Records': [{record}]}}, {context}))",
-        *folders,
-    )
+    load = "from mark.lambda_handlers.interruption import handler"
+    done = run(f"{load}; print(handler({{'Records': [{record}]}}, {context}))", *folders)
     assert done.stdout.splitlines()[-1] == "{'batchItemFailures': [{'itemIdentifier': 'm0'}]}", done.stderr
 
 
@@ -80,7 +78,11 @@ def test_it_answers_as_the_source_does(tmp_path: Path) -> None:
 def test_large_ones_fit_are_reproducible_and_enough(name: str, tmp_path: Path) -> None:
     bundle = build(name, HERE)
     assert build(name, HERE).data == bundle.data
-    module = "lambda_handlers.mailing, mark.report.mail.plots" if name == "report" else "lambda_handlers.infer"
+    module = (
+        "mark.lambda_handlers.mailing, mark.report.mail.plots"
+        if name == "report"
+        else "mark.lambda_handlers.infer"
+    )
     code = f"import {module}; print({{'numba', 'scipy', 'torch', 'moto'}} & sys.modules.keys())"
     done = run(code, unpacked(bundle, tmp_path), runtime(tmp_path))
     assert (done.stdout, done.stderr) == ("set()\n", "")
@@ -88,7 +90,7 @@ def test_large_ones_fit_are_reproducible_and_enough(name: str, tmp_path: Path) -
 
 def test_what_the_report_needs_is_little() -> None:
     """No planner, no simulator's engine: their libraries alone are more than Lambda takes."""
-    code = code_of("lambda_handlers.report")
+    code = code_of("mark.lambda_handlers.report")
     assert "mark/report/templates/mail.html.j2" in code.files
     assert not {"numba", "scipy", "torch", "pulp", "moto", "typer"} & code.libraries
     assert not [
@@ -116,10 +118,10 @@ def test_a_wheel_for_another_python_or_a_newer_c_library_does_not_fit() -> None:
 
 
 def test_a_model_goes_into_infer_with_its_files() -> None:
-    code = code_of("lambda_handlers.infer", models=("models.digits",))
-    assert {"models/digits/weights.npz", "models/digits/__init__.py"} <= code.files.keys()
+    code = code_of("mark.lambda_handlers.infer", models=("mark.models.digits",))
+    assert {"mark/models/digits/weights.npz", "mark/models/digits/__init__.py"} <= code.files.keys()
     assert not [name for name in code.files if name.endswith(".pyc")]
-    assert not [name for name in code_of("lambda_handlers.infer").files if name.startswith("models/")]
+    assert not [name for name in code_of("mark.lambda_handlers.infer").files if name.startswith("mark/models/")]
 
 
 def test_one_command_writes_what_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,8 +134,8 @@ def test_one_command_writes_what_was_asked_for(tmp_path: Path, capsys: pytest.Ca
     ("arguments", "says"),
     [
         (["wram"], "did you mean 'warm'?"),
-        (["infer", "--model", "models.nobody"], "no module models.nobody"),
-        (["infer", "--model", "models.digits"], "make it an image"),  # torch
+        (["infer", "--model", "mark.models.nobody"], "no module mark.models.nobody"),
+        (["infer", "--model", "mark.models.digits"], "make it an image"),  # torch
     ],
 )
 def test_what_cannot_be_built_is_one_line(

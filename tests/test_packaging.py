@@ -81,21 +81,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(HOUSE / name, source)
-    for name in ("mark", "models", "predictors", "lambda_handlers", "infra", "docs"):
+    for name in ("mark", "docs"):
         shutil.copytree(HOUSE / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(  # noqa: S603 - our own code
         [sys.executable, "-c", WHEEL], cwd=source, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     return next(source.glob("*.whl"))
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel's files, as an installation lays them out."""
-    target = tmp_path_factory.mktemp("site")
-    shutil.unpack_archive(wheel, target, "zip")
-    return target
 
 
 ALONE = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -132,7 +124,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_installation_packs_the_wheel_that_it_came_from(wheel: Path, environment: Path, tmp_path: Path) -> None:
     python = environment / "bin" / "python"
-    command = [str(python), "-P", "-m", "infra.wheel", "--to", str(tmp_path)]
+    command = [str(python), "-P", "-m", "mark.infra.wheel", "--to", str(tmp_path)]
     done = subprocess.run(  # noqa: S603 - our own code
         command, cwd=tmp_path, env=ALONE, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
@@ -145,33 +137,37 @@ def test_an_installation_packs_the_wheel_that_it_came_from(wheel: Path, environm
 
     first, second = members(wheel), members(again)
     documents = {name for name in first if ".data/" in name}
+    tops = {name.partition("/")[0] for name in first.keys() - documents}
+    assert [top for top in tops if not top.endswith(".dist-info")] == ["mark"]
     assert {name: first[name] for name in first.keys() - documents} == second
     assert any(name.endswith("docs/deploy.md") for name in documents)
     install(python, again)
 
 
-def test_an_installation_serves_a_user_s_own_package_called_models(installed: Path, tmp_path: Path) -> None:
+def test_an_installation_serves_a_user_s_own_package_called_models(environment: Path, tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "hand.py").write_text(OWN)
     (tmp_path / "models" / "util.py").write_text("FACTOR = 2\n")
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
 
     def mark(*arguments: str) -> str:
         code = "import mark, sys; from mark.cli.main import main; print(mark.__file__, file=sys.stderr); main()"
         done = subprocess.run(  # noqa: S603 - our own code
-            [sys.executable, "-P", "-c", code, *arguments],
+            [str(environment / "bin" / "python"), "-P", "-c", code, *arguments],
             cwd=tmp_path,
-            env=environment,
+            env=ALONE,
             capture_output=True,
             text=True,
             check=False,
             timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
-        assert str(installed) in done.stderr
+        assert str(environment) in done.stderr
         return done.stdout
 
-    for target, name in (("models.hand:Hand", "hand"), ("models.digits:Digits", "digits")):
+    for target, name in (
+        *(("models.hand:Hand", "hand"), ("models/hand.py:Hand", "hand")),
+        ("mark.models.digits:Digits", "digits"),
+    ):
         said = mark("profile", "--target", target, "--model", name, "--seconds", "0.1", "--batches", "1", "--json")
         assert json.loads(said)["points"]
     assert "digits" in mark("models")

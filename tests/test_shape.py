@@ -41,7 +41,7 @@ def public(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     """Imports for type checkers count."""
-    graph = grimp.build_graph(*ROOMS, cache_dir=None)
+    graph = grimp.build_graph("mark", cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
     graphlib.TopologicalSorter(imports).prepare()
@@ -56,24 +56,6 @@ def undocumented(path: Path) -> Iterator[str]:
     yield from (name for name, node in public(tree) if not ast.get_docstring(node) and not (ports and "." in name))
 
 
-def imported_rooms(path: Path) -> set[str]:
-    rooms = set()
-    for node in ast.walk(read(path)):
-        if isinstance(node, ast.Import):
-            rooms |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            rooms.add(node.module.split(".")[0])
-    return rooms
-
-
 def test_what_is_public_is_documented() -> None:
     lacking = [f"{name_of(path)}: {name}" for path in FILES for name in undocumented(path)]
     assert not lacking, "\n".join(lacking)
-
-
-def test_mark_imports_no_plug_in() -> None:
-    """Inside functions too, and the rooms that no import rule knows: scripts and tests."""
-    plug_ins = {"predictors", "models", "infra", "lambda_handlers", "scripts", "tests"}
-    mark = [path for path in FILES if path.is_relative_to(HOUSE / "mark")]
-    found = [f"{name_of(path)}: {room}" for path in mark for room in sorted(imported_rooms(path) & plug_ins)]
-    assert not found, "\n".join(found)

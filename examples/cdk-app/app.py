@@ -4,8 +4,8 @@ from pathlib import Path
 
 from aws_cdk import App, Environment, Stack, aws_ssm
 
-from infra.blueprint import read_blueprint
-from infra.build import build
+from mark.infra.blueprint import read_blueprint
+from mark.infra.build import build
 
 app = App(analytics_reporting=False, context={"aws:cdk:disable-asset-staging": True})
 blueprint = read_blueprint(Path("stacks/blueprint.json").read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """Bundles of the Lambda handlers: one zip each, with the code and the libraries that it needs and no more.
 
-    python -P -m infra.bundles.build [NAME ...] [--to dist/lambda] [--model MODULE]
+    python -P -m mark.infra.bundles.build [NAME ...] [--to dist/lambda] [--model MODULE]
 
 The same sources and libraries give the same bytes. A model of one's own goes into `infer` with --model; one that
 needs more than Lambda takes goes into an image instead.
@@ -17,12 +17,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.bundles.code import code_of
-from infra.bundles.libraries import HERE, RUNTIMES, BuildTarget, files_of, needed, size_of, target_of, versions
 from mark.aws.functions.management import LONG_AGO
 from mark.aws.names import HANDLERS
 from mark.aws.resources import RUNTIME
 from mark.domain.errors import Misconfigured, unknown
+from mark.infra.bundles.code import code_of
+from mark.infra.bundles.libraries import (
+    HERE,
+    RUNTIMES,
+    BuildTarget,
+    files_of,
+    needed,
+    size_of,
+    target_of,
+    versions,
+)
 
 NAMES = ("infer", *HANDLERS)
 MOST_ZIPPED, MOST_UNZIPPED = 50 * 1024 * 1024, 250 * 1024 * 1024
@@ -51,7 +60,7 @@ def build(name: str, target: BuildTarget, *, models: Sequence[str] = ()) -> Func
     """The bundle of a handler; Misconfigured where it is larger than Lambda takes."""
     if name not in NAMES:
         raise unknown("handler", name, NAMES)
-    code = code_of(f"lambda_handlers.{name}", models=models if name == "infer" else ())
+    code = code_of(f"mark.lambda_handlers.{name}", models=models if name == "infer" else ())
     libraries = needed(code.libraries, target)
     sizes = {library: size_of(item) for library, item in libraries.items()}
     if max(sizes.values(), default=0) > MOST_UNZIPPED:  # nothing so large is fetched
@@ -91,7 +100,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build what was asked for; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -P -m infra.bundles.build", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -P -m mark.infra.bundles.build", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all when left out")
     parser.add_argument("--to", type=Path, default=Path("dist/lambda"), metavar="FOLDER")
     parser.add_argument("--model", action="append", default=[], metavar="MODULE", help="goes into infer")
@@ -109,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{path}  {sizes}  sha256 {bundle.digest[:16]}  {bundle.libraries}\n")
             sys.stdout.flush()
     except (Misconfigured, OSError) as error:
-        sys.stderr.write(f"infra.bundles.build: {error}\n")
+        sys.stderr.write(f"mark.infra.bundles.build: {error}\n")
         return 2
     return 0
 

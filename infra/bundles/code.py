@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import mark
 from mark.domain.errors import Misconfigured
 
-HOUSE = Path(__file__).parents[2]
-OURS = ("lambda_handlers", "mark", "models", "predictors")
+HOUSE = Path(mark.__file__).parents[1]
 DATA = {
     "mark.catalog.load": ("mark/catalog/data",),
     "mark.report.mail.message": ("mark/report/templates/mail.html.j2",),
@@ -34,14 +34,14 @@ def code_of(*roots: str, models: Sequence[str] = ()) -> Code:
     waiting = [*roots, *models]
     for name in waiting:
         if _path(name) is None:
-            raise Misconfigured(f"there is no module {name} here: name one as models.digits")
+            raise Misconfigured(f"there is no module {name} here: name one as mark.models.digits")
     while waiting:
         name = waiting.pop()
         for module in _with_parents(name):
             if module not in modules and (path := _path(module)) is not None:
                 modules[module] = path
                 found = list(_imports(ast.parse(path.read_text(encoding="utf-8"))))
-                waiting += [other for other in found if other.partition(".")[0] in OURS]
+                waiting += [other for other in found if other.partition(".")[0] == mark.__name__]
                 libraries |= {other.partition(".")[0] for other in found}
     files = {_name(path): path for path in modules.values()}
     for module, places in DATA.items():
@@ -50,7 +50,7 @@ def code_of(*roots: str, models: Sequence[str] = ()) -> Code:
     for model in models:
         folder = modules[model].parent
         files |= {_name(path): path for path in _below(folder) if path.suffix != ".pyc"}
-    return Code(files, frozenset(libraries) - frozenset(OURS) - sys.stdlib_module_names)
+    return Code(files, frozenset(libraries) - {mark.__name__} - sys.stdlib_module_names)
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:

@@ -22,4 +22,4 @@ RUN --mount=type=bind,target=/given cd /given && wheel="$(ls -v ./mark_serving-*
 ENV NUMBA_CACHE_DIR=/tmp/numba
 # Lambda runs it as a user who owns nothing.
 COPY --chmod=755 . .
-CMD ["lambda_handlers.infer.handler"]
+CMD ["mark.lambda_handlers.infer.handler"]

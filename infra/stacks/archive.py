@@ -7,10 +7,10 @@ from typing import Any
 from aws_cdk import CfnDeletionPolicy, aws_logs, aws_s3
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.stack import ServiceStack, document, excuse, words
 from mark.aws.names import HANDLERS, TRAIN
 from mark.aws.resources import ExpirySpec, called_as
+from mark.infra.blueprint import Blueprint
+from mark.infra.stack import ServiceStack, document, excuse, words
 
 LOGS = ("agent", "controller", "gateway")
 

@@ -7,11 +7,11 @@ from typing import Any
 from aws_cdk import Aws, aws_ecs, aws_iam
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.roles import LIVE, allow, make_role, names_of, of_images, of_roles
-from infra.stack import ServiceStack, compact, excuse
-from infra.stacks.network import Place
-from infra.user_data import MODULES, SCRATCH
+from mark.infra.blueprint import Blueprint
+from mark.infra.roles import LIVE, allow, make_role, names_of, of_images, of_roles
+from mark.infra.stack import ServiceStack, compact, excuse
+from mark.infra.stacks.network import Place
+from mark.infra.user_data import MODULES, SCRATCH
 
 STOP_S = 60
 """Longer than a controller needs to end its term."""

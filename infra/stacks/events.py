@@ -7,10 +7,10 @@ from typing import Any
 from aws_cdk import aws_events, aws_sqs
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.stack import ServiceStack, excuse, words
 from mark.aws.names import RULES
 from mark.aws.resources import QueueSpec, RuleSpec, queue_policy
+from mark.infra.blueprint import Blueprint
+from mark.infra.stack import ServiceStack, excuse, words
 
 
 class EventsStack(ServiceStack):

@@ -9,15 +9,15 @@ from typing import Any
 from aws_cdk import aws_ec2, aws_lambda, aws_sqs
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.roles import LIVE, allow, make_role, names_of, of_function_image, of_roles
-from infra.schedules import make_schedule
-from infra.stack import ServiceStack, compact, excuse, words
-from infra.stacks.launch import HTTPS
-from infra.stacks.network import Place
 from mark.aws.names import LEASE, ORPHANS, UNPOSTED_QUEUE, role_name
 from mark.aws.permissions.policies import NO_RESOURCE, Statement
 from mark.aws.resources import KEEP_DEAD_S, RUNTIME, TRAIN_TIMEOUT_S, Deferred, LambdaSpec, queue_policy
+from mark.infra.blueprint import Blueprint
+from mark.infra.roles import LIVE, allow, make_role, names_of, of_function_image, of_roles
+from mark.infra.schedules import make_schedule
+from mark.infra.stack import ServiceStack, compact, excuse, words
+from mark.infra.stacks.launch import HTTPS
+from mark.infra.stacks.network import Place
 
 NETWORK_ACTIONS = (
     "ec2:AssignPrivateIpAddresses",

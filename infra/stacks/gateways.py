@@ -16,14 +16,14 @@ from aws_cdk import (
 )
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.roles import TOKEN, store_secret
-from infra.stack import ServiceStack, excuse
-from infra.stacks.launch import GATEWAY_PORT, HTTPS
-from infra.stacks.network import Place
-from infra.templates import image_of, make_profile, make_template
-from infra.user_data import Start
 from mark.aws.resources import TemplateSpec
+from mark.infra.blueprint import Blueprint
+from mark.infra.roles import TOKEN, store_secret
+from mark.infra.stack import ServiceStack, excuse
+from mark.infra.stacks.launch import GATEWAY_PORT, HTTPS
+from mark.infra.stacks.network import Place
+from mark.infra.templates import image_of, make_profile, make_template
+from mark.infra.user_data import Start
 from mark.store.users import StoreUser
 
 SIGNAL_MIN = 15

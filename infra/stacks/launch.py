@@ -13,16 +13,16 @@ from urllib.parse import urlsplit
 from aws_cdk import Aws, aws_ec2, aws_iam
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.roles import store_secret
-from infra.stack import ServiceStack, excuse
-from infra.stacks.network import Place
-from infra.templates import image_of, make_profile, make_template
-from infra.user_data import Start
 from mark.aws.names import LEASE, VERSIONS
 from mark.aws.resources import TemplateSpec
 from mark.config.rollout import MachineSettings
 from mark.domain.fleet import Role
+from mark.infra.blueprint import Blueprint
+from mark.infra.roles import store_secret
+from mark.infra.stack import ServiceStack, excuse
+from mark.infra.stacks.network import Place
+from mark.infra.templates import image_of, make_profile, make_template
+from mark.infra.user_data import Start
 from mark.store.users import StoreUser
 
 HTTPS, STORE_PORT, GATEWAY_PORT, AGENT_PORTS = 443, 6379, 8080, (8000, 8001)

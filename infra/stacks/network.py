@@ -10,9 +10,9 @@ from __future__ import annotations
 from aws_cdk import Fn, aws_ec2
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.stack import ServiceStack, excuse
 from mark.config.rollout import endpoint_services
+from mark.infra.blueprint import Blueprint
+from mark.infra.stack import ServiceStack, excuse
 
 
 class NetworkStack(ServiceStack):

@@ -8,8 +8,11 @@ from __future__ import annotations
 from aws_cdk import Aws, aws_autoscaling, aws_ec2, aws_iam
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.roles import (
+from mark.aws.ec2.tags import ENDS
+from mark.aws.permissions.calls import PROCESSES
+from mark.aws.resources import TemplateSpec
+from mark.infra.blueprint import Blueprint
+from mark.infra.roles import (
     TOKEN,
     allow,
     make_role,
@@ -20,16 +23,13 @@ from infra.roles import (
     secret_arn,
     store_secret,
 )
-from infra.stack import ServiceStack, excuse
-from infra.stacks.control import controller_environment
-from infra.stacks.gateways import GRACE_S, LIVE, wait_for_answers
-from infra.stacks.launch import HTTPS, STORE_PORT, store_forms
-from infra.stacks.network import Place
-from infra.templates import image_of, make_template
-from infra.user_data import NODE_PROCESSES, NodeStart
-from mark.aws.ec2.tags import ENDS
-from mark.aws.permissions.calls import PROCESSES
-from mark.aws.resources import TemplateSpec
+from mark.infra.stack import ServiceStack, excuse
+from mark.infra.stacks.control import controller_environment
+from mark.infra.stacks.gateways import GRACE_S, LIVE, wait_for_answers
+from mark.infra.stacks.launch import HTTPS, STORE_PORT, store_forms
+from mark.infra.stacks.network import Place
+from mark.infra.templates import image_of, make_template
+from mark.infra.user_data import NODE_PROCESSES, NodeStart
 from mark.store.users import StoreUser
 
 GROUP = "Nodes"

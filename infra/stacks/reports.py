@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.schedules import make_schedule
-from infra.stack import ServiceStack
 from mark.aws.names import REPORT
+from mark.infra.blueprint import Blueprint
+from mark.infra.schedules import make_schedule
+from mark.infra.stack import ServiceStack
 
 
 class ReportsStack(ServiceStack):

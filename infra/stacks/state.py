@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from aws_cdk import aws_dynamodb, aws_ec2, aws_elasticache, aws_route53, aws_secretsmanager
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.roles import STORE, TOKEN, store_secret
-from infra.stack import ServiceStack, excuse, words
-from infra.stacks.launch import STORE_PORT
-from infra.stacks.network import Place
 from mark.aws.names import LEASE
+from mark.infra.blueprint import Blueprint
+from mark.infra.roles import STORE, TOKEN, store_secret
+from mark.infra.stack import ServiceStack, excuse, words
+from mark.infra.stacks.launch import STORE_PORT
+from mark.infra.stacks.network import Place
 from mark.store.users import PROCESSES, StoreUser, rules_of
 
 CLIENTS = ("agents", "controllers", "gateways", "reports")

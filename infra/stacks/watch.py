@@ -12,12 +12,12 @@ from typing import Any
 from aws_cdk import Aws, aws_budgets, aws_cloudwatch, aws_lambda, aws_sns
 from constructs import Construct
 
-from infra.blueprint import Blueprint
-from infra.stack import ServiceStack, compact, document, excuse
-from infra.stacks.state import store_id
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import ORPHANS, REPORT, TOPIC, TRAIN, UNPOSTED_QUEUE
 from mark.aws.resources import MINUTE_S, AlarmSpec, alarm_about
+from mark.infra.blueprint import Blueprint
+from mark.infra.stack import ServiceStack, compact, document, excuse
+from mark.infra.stacks.state import store_id
 from mark.live.background.cloudwatch import BURN, FAILED_TRAININGS, GATEWAYS, NAMESPACE, OVERFLOW, SPEND
 from mark.live.background.node_health import CERTIFICATE, STORE_MEMORY
 from mark.protocols.alert_messages import UNPOSTED

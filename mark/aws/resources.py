@@ -331,7 +331,7 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 def handler_of(role: str) -> str:
     """The entry of a function, as Lambda has it: `module.attribute`."""
-    return f"lambda_handlers.{role}.handler"
+    return f"mark.lambda_handlers.{role}.handler"
 
 
 def alarm_about(service: str, what: str) -> str:

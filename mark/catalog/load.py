@@ -23,7 +23,10 @@ from mark.domain.models.variants import Variant, VariantTable
 from mark.domain.objective import ModelSpec
 from mark.domain.offering import InstanceType
 
-SUPERNETS = {"supernet": "models.supernet:Supernet", "supernet-text": "models.supernet_text:TextSupernet"}
+SUPERNETS = {
+    "supernet": "mark.models.supernet:Supernet",
+    "supernet-text": "mark.models.supernet_text:TextSupernet",
+}
 """Shipped models with variants by name, and their networks: figures and profiles stand beside these."""
 BASE = "base"
 """The variant of a model that has one."""
@@ -268,10 +271,7 @@ def _profiles() -> Traversable:
 
 
 def supernet_folder(name: str) -> Path:
-    """Beside MArk's packages, in a clone as in an installation: a user may have a package `models`, too.
-
-    Misconfigured where no supernet of that name is shipped.
-    """
+    """Where its weights lie. Misconfigured where no supernet of that name is shipped."""
     if name not in SUPERNETS:
         raise unknown("shipped supernet", name, SUPERNETS)
     return Path(__file__).parents[2].joinpath(*SUPERNETS[name].partition(":")[0].split("."))

@@ -9,7 +9,7 @@ from mark.catalog.load import ProfileSet, load_models, load_profiles
 from mark.domain.objective import ModelSpec
 from mark.plugins.files import source_of
 
-TARGETS = ("models.digits:Digits", "models.lstm_lm:LanguageModel", "models.transformer:Polarity")
+TARGETS = ("mark.models.digits:Digits", "mark.models.lstm_lm:LanguageModel", "mark.models.transformer:Polarity")
 """As `backend.target` names them in the settings."""
 MODEL_FILE, PROFILE_FILE, CARD_FILE = "model.json", "profile.json", "card.md"
 

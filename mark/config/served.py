@@ -27,7 +27,7 @@ DEFAULT_SERVE = (
     ),
     ServedSettings(
         model="digits",
-        backend=BackendSettings(kind="python", target="models.digits:Digits"),
+        backend=BackendSettings(kind="python", target="mark.models.digits:Digits"),
         expected_rps=5.0,
     ),
 )

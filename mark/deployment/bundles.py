@@ -18,7 +18,7 @@ from mark.domain.errors import Misconfigured
 from mark.live.models import LiveModel
 from mark.service_spec import BackendSpec
 
-BUILDER = "infra.bundles.build"
+BUILDER = "mark.infra.bundles.build"
 DOCKERFILE = "infra/image/infer.Dockerfile"
 
 

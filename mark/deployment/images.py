@@ -18,9 +18,8 @@ from mark.deployment.bundles import overflowing
 from mark.live.models import LiveModel
 from mark.plugins.trained import may_train_elsewhere, may_train_with_torch
 
-FOLDER = Path(mark.__file__).parents[1] / "infra" / "image"
-"""Beside MArk's packages, in a clone as in an installation."""
-WHEEL = "infra.wheel"
+FOLDER = Path(mark.__file__).parent / "infra" / "image"
+WHEEL = "mark.infra.wheel"
 """Module that puts MArk's wheel into a folder: it is installed in the image."""
 OF_ONE_PROCESSOR = (
     "application/vnd.docker.distribution.manifest.v2+json",

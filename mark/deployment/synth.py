@@ -81,7 +81,7 @@ class Synthesis:
     footprint: Footprint
     spending: Spending
     sizes: tuple[TemplateSize, ...]
-    #: Input of the CDK app that made the templates, JSON: `infra.blueprint.read_blueprint` takes it.
+    #: Input of the CDK app that made the templates, JSON: `mark.infra.blueprint.read_blueprint` takes it.
     blueprint: str
 
 
@@ -274,7 +274,7 @@ def _run_app(source: Path, target: Path) -> None:
     """Run the CDK app; Misconfigured with its last line where it does not end well."""
     try:
         done = subprocess.run(  # noqa: S603 - our own module
-            [sys.executable, "-P", "-m", "infra.app", str(source), str(target)],
+            [sys.executable, "-P", "-m", "mark.infra.app", str(source), str(target)],
             capture_output=True,
             text=True,
             check=False,

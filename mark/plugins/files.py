@@ -2,9 +2,8 @@
 
 One user's code is in force in a process at a time. Its folders are searched last, so that a stray `json.py` there
 replaces nothing that is installed, and they stay searched until other code is loaded: `predict` may import what it
-needs when it is called. Two kinds of names are looked for in a model's folders first: the package that its target
-names, and those that MArk itself installs at the top (`models` and others), which must not shadow a user's
-`models`. Ours are put aside meanwhile and come back when other code is loaded.
+needs when it is called. The package that a model's target names is looked for in its folders first. An installed
+one of that name is put aside meanwhile, and comes back when other code is loaded.
 
 What was found in the folders belongs to that load: the next one forgets it, because another folder may hold other
 modules of the same names, and the same file may have been mended. `sys.path` is left as it is.
@@ -24,8 +23,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-OURS = ("infra", "lambda_handlers", "models", "predictors")
-"""Packages beside `mark` that an installation of it brings."""
 _LOADED: dict[str, tuple[Path, ...]] = {}
 """The files of each plug-in by its module's name, its own first."""
 
@@ -50,7 +47,7 @@ class _Folders(MetaPathFinder):
 
 @dataclass(slots=True)
 class _InForce:
-    """The code that is in force: its finders, what they found, and modules of ours that are put aside."""
+    """The code that is in force: its finders, what they found, and modules that are put aside."""
 
     finders: tuple[_Folders, _Folders]
     found: set[str]
@@ -63,7 +60,7 @@ _lock = threading.RLock()
 
 
 def leave() -> None:
-    """Forget the code that is in force, and what it imported from its folders; ours come back."""
+    """Forget the code that is in force, and what it imported from its folders; what was put aside comes back."""
     with _lock:
         while _in_force:
             code = _in_force.pop()
@@ -72,19 +69,19 @@ def leave() -> None:
             sys.modules.update(code.aside)
 
 
-def load_module(where: str, folder: Path | None = None, *, own_first: bool = True) -> ModuleType:
+def load_module(where: str, folder: Path | None = None) -> ModuleType:
     """The module behind `package.module` or `path/file.py`, executed afresh where it is the user's own.
 
     folder: where a module is looked for before what is installed, and what a file may import from beside its own
-    folder. own_first: whether packages there come before ours of the same names. Errors: ImportError where there
-    is no such module or the file is no Python file; whatever the code raises.
+    folder. Errors: ImportError where there is no such module or the file is no Python file; whatever the code
+    raises.
     """
     with _lock:
         leave()
         if where.endswith(".py"):
             path = Path(where).expanduser()
             folders = dict.fromkeys((path.resolve().parent, *(() if folder is None else (folder.resolve(),))))
-            _enter(tuple(folders), OURS if own_first else ())
+            _enter(tuple(folders))
             return _load_file(path)
         if folder is not None and module_file(where, folder) is not None:
             top = where.partition(".")[0]
@@ -92,7 +89,7 @@ def load_module(where: str, folder: Path | None = None, *, own_first: bool = Tru
                 raise ImportError(
                     f"{top} is a module of Python's own; name the file, {where.replace('.', '/')}.py:Name"
                 )
-            _enter((folder.resolve(),), (*OURS, top))
+            _enter((folder.resolve(),), top)
         return importlib.import_module(where)
 
 
@@ -143,9 +140,9 @@ def _load_file(path: Path) -> ModuleType:
     return module
 
 
-def _enter(folders: tuple[Path, ...], first: Iterable[str]) -> None:
+def _enter(folders: tuple[Path, ...], first: str = "") -> None:
     importlib.invalidate_caches()
-    ahead = frozenset(name for name in first if _comes_first(name, folders))
+    ahead = frozenset([first] if first and _comes_first(first, folders) else [])
     found: set[str] = set()
     code = _InForce(finders=(_Folders(folders, ahead, found), _Folders(folders, None, found)), found=found)
     code.aside = _take_out(ahead)
@@ -155,8 +152,8 @@ def _enter(folders: tuple[Path, ...], first: Iterable[str]) -> None:
 
 
 def _comes_first(name: str, folders: Sequence[Path]) -> bool:
-    """True where Python code of that name lies in a folder, is not the standard library's and not found anyway."""
-    if name in sys.stdlib_module_names:
+    """True where Python code of that name lies in a folder, neither Python's nor MArk's, and not found anyway."""
+    if name in {"mark", *sys.stdlib_module_names}:
         return False
     places = [place for folder in folders for place in (folder / f"{name}.py", folder / name) if place.exists()]
     if not any(place.is_file() or _holds_code(place) for place in places):

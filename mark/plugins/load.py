@@ -38,7 +38,7 @@ POLICIES = "mark.policies"
 """The group of users' own policies; MArk's are not among them."""
 _GROUPS = {"forecaster": FORECASTERS, "policy": POLICIES}
 """Groups of what has short names, by its kind."""
-WORKSHOP = "models.supernet.workshop:Workshop"
+WORKSHOP = "mark.models.supernet.workshop:Workshop"
 """Trains supernets."""
 
 
@@ -212,7 +212,7 @@ def _module(where: str, kind: str, folder: Path | None) -> ModuleType:
     if is_file and not Path(where).expanduser().is_file():
         raise Misconfigured(f"{kind} file {where} does not exist")
     try:
-        return files.load_module(where, folder, own_first=kind not in _GROUPS)
+        return files.load_module(where, folder)
     except ModuleNotFoundError as error:
         if is_file or error.name is None or not (where == error.name or where.startswith(f"{error.name}.")):
             raise

@@ -26,8 +26,8 @@ class Digits:
         """Load the weights; torch is imported here."""
         import torch  # noqa: PLC0415 - takes a second to import
 
-        from models.digits.network import make_network  # noqa: PLC0415
-        from models.weights import load_weights  # noqa: PLC0415
+        from mark.models.digits.network import make_network  # noqa: PLC0415
+        from mark.models.weights import load_weights  # noqa: PLC0415
 
         self._network = make_network()
         load_weights(weights, self._network)

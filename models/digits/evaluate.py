@@ -1,11 +1,11 @@
-"""Says how often the shipped network is right on held-out digits: `python -m models.digits.evaluate`."""
+"""Says how often the shipped network is right on held-out digits: `python -m mark.models.digits.evaluate`."""
 
 from __future__ import annotations
 
 import sys
 
-from models.digits import Digits
-from models.digits.data import digits
+from mark.models.digits import Digits
+from mark.models.digits.data import digits
 
 
 def accuracy(model: Digits) -> float:

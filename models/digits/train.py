@@ -1,4 +1,4 @@
-"""Trains the digits' network and writes its weights: `python -m models.digits.train`, some ten seconds."""
+"""Trains the digits' network and writes its weights: `python -m mark.models.digits.train`, some ten seconds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from models.digits import WEIGHTS
-from models.digits.data import digits
-from models.digits.evaluate import report
-from models.digits.network import loss, make_network, shifted
-from models.training import fit, repeatable
-from models.weights import save_weights
+from mark.models.digits import WEIGHTS
+from mark.models.digits.data import digits
+from mark.models.digits.evaluate import report
+from mark.models.digits.network import loss, make_network, shifted
+from mark.models.training import fit, repeatable
+from mark.models.weights import save_weights
 
 SEED = 1
 EPOCHS = 30

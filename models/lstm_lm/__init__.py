@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mark.domain.tensor import TensorSpec
-from models.lstm_lm.alphabet import CONTEXT, decode, encode
-from models.texts import strings
+from mark.models.lstm_lm.alphabet import CONTEXT, decode, encode
+from mark.models.texts import strings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,8 +31,8 @@ class LanguageModel:
 
     def __init__(self, weights: Path = WEIGHTS) -> None:
         """Load the weights; torch is imported here."""
-        from models.lstm_lm.network import LstmNetwork  # noqa: PLC0415 - torch takes a second to import
-        from models.weights import load_weights  # noqa: PLC0415
+        from mark.models.lstm_lm.network import LstmNetwork  # noqa: PLC0415 - torch takes a second to import
+        from mark.models.weights import load_weights  # noqa: PLC0415
 
         self._network = LstmNetwork()
         load_weights(weights, self._network)

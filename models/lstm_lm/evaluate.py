@@ -1,4 +1,4 @@
-"""Says how well the shipped model foretells unseen sentences: `python -m models.lstm_lm.evaluate`."""
+"""Says how well the shipped model foretells unseen sentences: `python -m mark.models.lstm_lm.evaluate`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections import Counter
 
 import numpy as np
 
-from models.lstm_lm import LanguageModel
-from models.lstm_lm.alphabet import CONTEXT
-from models.lstm_lm.sentences import corpus
+from mark.models.lstm_lm import LanguageModel
+from mark.models.lstm_lm.alphabet import CONTEXT
+from mark.models.lstm_lm.sentences import corpus
 
 HELD_OUT_SEED = 2
 SENTENCES = 300

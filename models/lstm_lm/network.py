@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor, nn
 
-from models.lstm_lm.alphabet import ALPHABET
+from mark.models.lstm_lm.alphabet import ALPHABET
 
 WIDTH = 16
 HIDDEN = 72

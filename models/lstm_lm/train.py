@@ -1,4 +1,4 @@
-"""Trains the language model and writes its weights: `python -m models.lstm_lm.train`, half a minute."""
+"""Trains the language model and writes its weights: `python -m mark.models.lstm_lm.train`, half a minute."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
-from models.lstm_lm import WEIGHTS
-from models.lstm_lm.alphabet import CONTEXT, encode
-from models.lstm_lm.evaluate import report
-from models.lstm_lm.network import LstmNetwork
-from models.lstm_lm.sentences import corpus
-from models.training import fit, repeatable
-from models.weights import save_weights
+from mark.models.lstm_lm import WEIGHTS
+from mark.models.lstm_lm.alphabet import CONTEXT, encode
+from mark.models.lstm_lm.evaluate import report
+from mark.models.lstm_lm.network import LstmNetwork
+from mark.models.lstm_lm.sentences import corpus
+from mark.models.training import fit, repeatable
+from mark.models.weights import save_weights
 
 SEED = 1
 SENTENCES = 2_000

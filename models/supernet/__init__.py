@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.supernet import ElasticSpace
-from models.supernet.depth import BLOCKS
+from mark.models.supernet.depth import BLOCKS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,13 +32,13 @@ class Supernet:
 
     def network(self) -> nn.Module:
         """The untrained network."""
-        from models.supernet.network import ResidualNetwork  # noqa: PLC0415 - torch takes a second to import
+        from mark.models.supernet.network import ResidualNetwork  # noqa: PLC0415 - torch takes a second to import
 
         return ResidualNetwork()
 
     def examples(self, *, held_out: bool) -> tuple[NDArray[Any], NDArray[Any]]:
         """Images and their labels: those to judge by, or those to learn from and choose by."""
-        from models.digits.data import digits  # noqa: PLC0415 - scikit-learn takes a second to import
+        from mark.models.digits.data import digits  # noqa: PLC0415 - scikit-learn takes a second to import
 
         images, labels = digits(held_out=held_out)
         return np.ascontiguousarray(images), labels

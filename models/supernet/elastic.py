@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from mark.domain.errors import Misconfigured
 from mark.domain.supernet import Control, ElasticSpace
-from models.supernet.operators import (
+from mark.models.supernet.operators import (
     EmbeddingSlice,
     HeadSlice,
     LayerNormSlice,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.supernet.depth import BLOCKS
+from mark.models.supernet.depth import BLOCKS
 
 BRIGHTEST = 16.0
 """The digits' images are counted from 0 to 16."""

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from mark.domain.supernet import ElasticSpace
-from models.supernet.elastic import ElasticNetwork
-from models.training import fit
+from mark.models.supernet.elastic import ElasticNetwork
+from mark.models.training import fit
 
 BATCH = 64
 DRAWN = 2

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.domain.supernet import Control
-from models.supernet.elastic import ElasticNetwork
-from models.supernet.operators import Statistics, SubnetNorm
+from mark.models.supernet.elastic import ElasticNetwork
+from mark.models.supernet.operators import Statistics, SubnetNorm
 
 Arrays = dict[str, NDArray[Any]]
 CONTROLS = tuple(f"subnets.{part}" for part in Control._fields)

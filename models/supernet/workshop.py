@@ -21,13 +21,13 @@ from torch.nn import functional
 from mark.domain.errors import Misconfigured
 from mark.domain.supernet import Actuation, Control, ElasticSpace, Subnet, TrainedSupernet
 from mark.domain.tensor import TensorSpec
+from mark.models.supernet import weights
+from mark.models.supernet.elastic import ElasticNetwork, network_bytes
+from mark.models.supernet.search import Evaluated, evenly, pareto_front, search
+from mark.models.supernet.shrinking import shrink
+from mark.models.training import repeatable
+from mark.models.weights import load_weights, save_weights
 from mark.ports import SupernetSource
-from models.supernet import weights
-from models.supernet.elastic import ElasticNetwork, network_bytes
-from models.supernet.search import Evaluated, evenly, pareto_front, search
-from models.supernet.shrinking import shrink
-from models.training import repeatable
-from models.weights import load_weights, save_weights
 
 CHOOSE_EVERY, MOST_CHOSEN = 5, 1_000
 """Each fifth example that is not held out is not learned from, of many only so many: they choose the front."""

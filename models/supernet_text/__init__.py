@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from mark.domain.supernet import ElasticSpace
-from models.supernet_text.sizes import BLOCKS, HEADS
+from mark.models.supernet_text.sizes import BLOCKS, HEADS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,12 +37,12 @@ class TextSupernet:
 
     def network(self) -> nn.Module:
         """The untrained network."""
-        from models.supernet_text.network import TextNetwork  # noqa: PLC0415 - torch takes a second to import
+        from mark.models.supernet_text.network import TextNetwork  # noqa: PLC0415 - torch takes a second to import
 
         return TextNetwork()
 
     def examples(self, *, held_out: bool) -> tuple[NDArray[Any], NDArray[Any]]:
         """Sentences and the places of their services: those to judge by, or those to learn from and choose by."""
-        from models.supernet_text.documentation import examples  # noqa: PLC0415 - torch is not needed for a space
+        from mark.models.supernet_text.documentation import examples  # noqa: PLC0415 - torch is not needed for a space
 
         return examples(held_out=held_out)

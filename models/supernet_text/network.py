@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.supernet_text.documentation import LENGTH, SERVICES, WORDS
-from models.supernet_text.sizes import BLOCKS, HEADS
+from mark.models.supernet_text.documentation import LENGTH, SERVICES, WORDS
+from mark.models.supernet_text.sizes import BLOCKS, HEADS
 
 WIDTH, HIDDEN = 128, 384
 MISSING = 0.3

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mark.domain.tensor import TensorSpec
-from models.texts import strings
-from models.transformer.words import LABELS, encode
+from mark.models.texts import strings
+from mark.models.transformer.words import LABELS, encode
 
 WEIGHTS = Path(__file__).with_name("weights.npz")
 
@@ -26,8 +26,8 @@ class Polarity:
 
     def __init__(self, weights: Path = WEIGHTS) -> None:
         """Load the weights; torch is imported here."""
-        from models.transformer.network import TransformerNetwork  # noqa: PLC0415 - torch takes a second to import
-        from models.weights import load_weights  # noqa: PLC0415
+        from mark.models.transformer.network import TransformerNetwork  # noqa: PLC0415 - torch takes a second to import
+        from mark.models.weights import load_weights  # noqa: PLC0415
 
         self._network = TransformerNetwork()
         load_weights(weights, self._network)

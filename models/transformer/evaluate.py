@@ -1,4 +1,4 @@
-"""Says how often the transformer judges unseen sentences right: `python -m models.transformer.evaluate`."""
+"""Says how often the transformer judges unseen sentences right: `python -m mark.models.transformer.evaluate`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 
-from models.transformer import Polarity
-from models.transformer.sentences import LEARNED, LEARNED_SEED, sentences
-from models.transformer.words import LABELS
+from mark.models.transformer import Polarity
+from mark.models.transformer.sentences import LEARNED, LEARNED_SEED, sentences
+from mark.models.transformer.words import LABELS
 
 HELD_OUT_SEED = 2
 HELD_OUT = 1_000

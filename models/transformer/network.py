@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from models.transformer.words import LABELS, LENGTH, WORDS
+from mark.models.transformer.words import LABELS, LENGTH, WORDS
 
 WIDTH = 32
 HEADS = 4

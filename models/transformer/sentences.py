@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.transformer.words import BAD, GOOD, SUBJECTS
+from mark.models.transformer.words import BAD, GOOD, SUBJECTS
 
 LEARNED_SEED = 1
 LEARNED = 6_000

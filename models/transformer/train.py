@@ -1,4 +1,4 @@
-"""Trains the transformer and writes its weights: `python -m models.transformer.train`, under a minute."""
+"""Trains the transformer and writes its weights: `python -m mark.models.transformer.train`, under a minute."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from models.training import fit, repeatable
-from models.transformer import WEIGHTS
-from models.transformer.evaluate import report
-from models.transformer.network import TransformerNetwork
-from models.transformer.sentences import LEARNED, LEARNED_SEED, sentences
-from models.transformer.words import encode
-from models.weights import save_weights
+from mark.models.training import fit, repeatable
+from mark.models.transformer import WEIGHTS
+from mark.models.transformer.evaluate import report
+from mark.models.transformer.network import TransformerNetwork
+from mark.models.transformer.sentences import LEARNED, LEARNED_SEED, sentences
+from mark.models.transformer.words import encode
+from mark.models.weights import save_weights
 
 EPOCHS = 10
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from predictors.classical.points import HOUR_S, day_levels, season_units
-from predictors.classical.points_seasonal import DAYS, SMOOTH, profile_of
-from predictors.expert import Floats, Ints, Series
+from mark.predictors.classical.points import HOUR_S, day_levels, season_units
+from mark.predictors.classical.points_seasonal import DAYS, SMOOTH, profile_of
+from mark.predictors.expert import Floats, Ints, Series
 
 FLOOR_SHARE = 0.02
 """Of the last day's mean: added to rates before their logarithm is taken."""

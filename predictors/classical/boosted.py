@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from predictors.classical.boosted_features import LONGEST_LEAD, NAMES, Features, features_of, needed_units
-from predictors.classical.boosted_trees import read_trees
-from predictors.classical.points import season_units
-from predictors.classical.ridge import Direct
-from predictors.expert import LEVELS, Floats, Ints, Series
+from mark.predictors.classical.boosted_features import LONGEST_LEAD, NAMES, Features, features_of, needed_units
+from mark.predictors.classical.boosted_trees import read_trees
+from mark.predictors.classical.points import season_units
+from mark.predictors.classical.ridge import Direct
+from mark.predictors.expert import LEVELS, Floats, Ints, Series
 
 CHUNK = 512
 """Origins whose features are in memory at a time."""

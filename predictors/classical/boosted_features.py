@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from predictors.classical.points import HOUR_S, day_levels, first_unit, season_units, windows_before
-from predictors.classical.points_seasonal import profile_of, rates_at
-from predictors.expert import Floats, Ints, Series
+from mark.predictors.classical.points import HOUR_S, day_levels, first_unit, season_units, windows_before
+from mark.predictors.classical.points_seasonal import profile_of, rates_at
+from mark.predictors.expert import Floats, Ints, Series
 
 FLOOR_SHARE = 0.02
 """Of the last day's mean: added to rates before their logarithm is taken."""

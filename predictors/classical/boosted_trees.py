@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from predictors.expert import Floats, Ints
+from mark.predictors.expert import Floats, Ints
 
 CATEGORICAL, DEFAULT_LEFT, MISSING = 1, 2, 12
 """Bits of a split's `decision_type`: its kind, where a missing value goes, and what counts as missing."""

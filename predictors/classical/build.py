@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mark.ports import Forecaster, ForecasterSetup
-from predictors.adapter import ExpertForecaster, max_series, mean_series
-from predictors.classical.expert_factory import Progress, classical_expert, why_not_learned
-from predictors.classical.points import LastValueRule
-from predictors.classical.residuals import PointExpert
+from mark.predictors.adapter import ExpertForecaster, max_series, mean_series
+from mark.predictors.classical.expert_factory import Progress, classical_expert, why_not_learned
+from mark.predictors.classical.points import LastValueRule
+from mark.predictors.classical.residuals import PointExpert
 
 
 def moving_mean(setup: ForecasterSetup) -> Forecaster:

@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from mark.domain.errors import Misconfigured
-from predictors.classical.autoregression import FEWEST_DAYS as AUTOREGRESSION_DAYS
-from predictors.classical.autoregression import ArWeights, Autoregression, fit_autoregression
-from predictors.classical.boosted import Boosted, BoostedSettings, train_boosted
-from predictors.classical.boosted_features import NAMES
-from predictors.classical.exponential import HoltWinters, Smoothing, fit_smoothing
-from predictors.classical.points import DriftRule, LastValueRule, MovingMeanRule, PointRule, season_units
-from predictors.classical.points_seasonal import DayAgo, Seasonal
-from predictors.classical.residuals import PointExpert
-from predictors.classical.ridge import FEWEST_DAYS as DIRECT_DAYS
-from predictors.classical.ridge import Direct, fit_direct
-from predictors.expert import Expert, Series
+from mark.predictors.classical.autoregression import FEWEST_DAYS as AUTOREGRESSION_DAYS
+from mark.predictors.classical.autoregression import ArWeights, Autoregression, fit_autoregression
+from mark.predictors.classical.boosted import Boosted, BoostedSettings, train_boosted
+from mark.predictors.classical.boosted_features import NAMES
+from mark.predictors.classical.exponential import HoltWinters, Smoothing, fit_smoothing
+from mark.predictors.classical.points import DriftRule, LastValueRule, MovingMeanRule, PointRule, season_units
+from mark.predictors.classical.points_seasonal import DayAgo, Seasonal
+from mark.predictors.classical.residuals import PointExpert
+from mark.predictors.classical.ridge import FEWEST_DAYS as DIRECT_DAYS
+from mark.predictors.classical.ridge import Direct, fit_direct
+from mark.predictors.expert import Expert, Series
 
 FORMAT = 2
 """Part of a cached file's name: raise it when what is learned changes its meaning."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from predictors.classical.points import first_unit, season_units
-from predictors.expert import Floats, Ints, Series
+from mark.predictors.classical.points import first_unit, season_units
+from mark.predictors.expert import Floats, Ints, Series
 
 BACK_DAYS = 9
 """Whole days before an origin's own that its state depends on."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from predictors.expert import Floats, Ints, Series
+from mark.predictors.expert import Floats, Ints, Series
 
 DAY_S = 86_400.0
 HOUR_S = 3_600.0

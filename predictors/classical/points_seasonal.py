@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from predictors.classical.points import day_levels, season_units, windows_before
-from predictors.expert import Floats, Ints, Series
+from mark.predictors.classical.points import day_levels, season_units, windows_before
+from mark.predictors.expert import Floats, Ints, Series
 
 DAYS = 7
 """Days that a profile is made of: a week holds every weekday once."""

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from predictors.classical.points import PointRule, day_levels, first_unit
-from predictors.classical.sliding import sliding_quantiles
-from predictors.expert import LEVELS, Floats, Ints, Series
+from mark.predictors.classical.points import PointRule, day_levels, first_unit
+from mark.predictors.classical.sliding import sliding_quantiles
+from mark.predictors.expert import LEVELS, Floats, Ints, Series
 
 WINDOW = 2 * 1440
 """Origins whose errors count: two days hold every hour of the day twice."""

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from predictors.classical.boosted_features import LONGEST_LEAD, NAMES, Features, features_of, needed_units
-from predictors.classical.points import season_units
-from predictors.expert import Floats, Ints, Series
+from mark.predictors.classical.boosted_features import LONGEST_LEAD, NAMES, Features, features_of, needed_units
+from mark.predictors.classical.points import season_units
+from mark.predictors.expert import Floats, Ints, Series
 
 FIT_DAYS = 14
 """Days of history that it is fitted on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from predictors.expert import LEVELS, Floats, Ints
+from mark.predictors.expert import LEVELS, Floats, Ints
 
 
 def sliding_quantiles(values: Floats, ends: Ints, window: int, *, fewest: int) -> Floats:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mark.ports import Forecaster, ForecasterSetup
-from predictors.adapter import ExpertForecaster
-from predictors.clock_bursts.clock_bursts import ClockBursts
+from mark.predictors.adapter import ExpertForecaster
+from mark.predictors.clock_bursts.clock_bursts import ClockBursts
 
 
 def build(setup: ForecasterSetup) -> Forecaster:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from predictors.classical.points import first_unit
-from predictors.expert import Floats, Ints, Series
+from mark.predictors.classical.points import first_unit
+from mark.predictors.expert import Floats, Ints, Series
 
 BASE_UNITS = 90
 """Units of the running median: bursts of half an hour, one after the other, fill less than half of them."""

@@ -20,11 +20,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from predictors.classical.points import DAY_S, HOUR_S, MovingMeanRule, first_unit
-from predictors.classical.residuals import PointExpert
-from predictors.clock_bursts.bursts import SETTLED_UNITS, Bursts, extend_bursts, find_bursts
-from predictors.clock_bursts.onsets import OnsetHazard, learn_hazard
-from predictors.expert import LEVELS, Floats, Ints, Series
+from mark.predictors.classical.points import DAY_S, HOUR_S, MovingMeanRule, first_unit
+from mark.predictors.classical.residuals import PointExpert
+from mark.predictors.clock_bursts.bursts import SETTLED_UNITS, Bursts, extend_bursts, find_bursts
+from mark.predictors.clock_bursts.onsets import OnsetHazard, learn_hazard
+from mark.predictors.expert import LEVELS, Floats, Ints, Series
 
 MEMORY_S = 7 * DAY_S
 """Age up to which bursts count: a week holds every weekday once."""

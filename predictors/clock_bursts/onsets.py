@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaln
 
-from predictors.classical.points import season_units
-from predictors.clock_bursts.bursts import Bursts
-from predictors.expert import Floats, Ints, Series
+from mark.predictors.classical.points import season_units
+from mark.predictors.clock_bursts.bursts import Bursts
+from mark.predictors.expert import Floats, Ints, Series
 
 PERIODS_S = (0, 300, 600, 900, 1200, 1800, 3600, 7200, 10_800, 14_400, 21_600, 43_200, 86_400)
 """Periods of a clock; all divide the day, and 0 is none."""

@@ -18,9 +18,9 @@ import numpy as np
 from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured
 from mark.ports import Forecaster, ForecasterSetup
-from predictors.lstm.vanilla_settings import LstmSettings
-from predictors.lstm.vanilla_weights import Floats32, LstmForward, LstmWeights, read_weights, write_weights
-from predictors.naive import DAY_S, without_history
+from mark.predictors.lstm.vanilla_settings import LstmSettings
+from mark.predictors.lstm.vanilla_weights import Floats32, LstmForward, LstmWeights, read_weights, write_weights
+from mark.predictors.naive import DAY_S, without_history
 
 NAME = "lstm-vanilla"
 FORMAT = 1
@@ -105,7 +105,7 @@ def _rates(history: Demand, units: int) -> Floats32:
 def _train(
     rates: Floats32, settings: LstmSettings, *, seed: int, progress: Callable[[str, float], None] | None
 ) -> LstmWeights:
-    from predictors.lstm.vanilla_training import train_lstm  # noqa: PLC0415 - torch is loaded only where it is needed
+    from mark.predictors.lstm.vanilla_training import train_lstm  # noqa: PLC0415 - torch is loaded only where it is needed
 
     return train_lstm(rates, settings, seed=seed, progress=progress)
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from predictors.lstm.vanilla_settings import LstmSettings
-from predictors.lstm.vanilla_weights import CHANNELS, Floats32, LstmWeights
+from mark.predictors.lstm.vanilla_settings import LstmSettings
+from mark.predictors.lstm.vanilla_weights import CHANNELS, Floats32, LstmWeights
 
 LABEL = "training lstm-vanilla"
 GRADIENT_NORM = 1.0

@@ -13,17 +13,17 @@ from typing import Any
 
 from mark.domain.demand import HORIZON
 from mark.ports import Forecaster, ForecasterSetup
-from predictors.adapter import ExpertForecaster, max_series, mean_series
-from predictors.classical.expert_factory import classical_expert, why_not_learned
-from predictors.classical.points import LastValueRule, MovingMeanRule
-from predictors.classical.residuals import BarePoint
-from predictors.clock_bursts.clock_bursts import ClockBursts
-from predictors.expert import Expert, Floats, Ints, Series
-from predictors.lstm.quantile.lstm_quantile import LstmQuantile, can_learn, fit_lstm
-from predictors.lstm.quantile.settings import QuantileSettings
-from predictors.mixture.mixture import Mixture
-from predictors.mixture.weights import MixtureSettings
-from predictors.naive import DAY_S
+from mark.predictors.adapter import ExpertForecaster, max_series, mean_series
+from mark.predictors.classical.expert_factory import classical_expert, why_not_learned
+from mark.predictors.classical.points import LastValueRule, MovingMeanRule
+from mark.predictors.classical.residuals import BarePoint
+from mark.predictors.clock_bursts.clock_bursts import ClockBursts
+from mark.predictors.expert import Expert, Floats, Ints, Series
+from mark.predictors.lstm.quantile.lstm_quantile import LstmQuantile, can_learn, fit_lstm
+from mark.predictors.lstm.quantile.settings import QuantileSettings
+from mark.predictors.mixture.mixture import Mixture
+from mark.predictors.mixture.weights import MixtureSettings
+from mark.predictors.naive import DAY_S
 
 EXPERTS = (
     "last-value",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from predictors.expert import LEVELS, Floats
+from mark.predictors.expert import LEVELS, Floats
 
 TOP = len(LEVELS) - 1
 BEYOND = 3.0

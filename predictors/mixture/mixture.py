@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from predictors.classical.points import first_unit
-from predictors.expert import LEVELS, Expert, Floats, Ints, Series
-from predictors.mixture.conformal import calibrated_pit, read_at
-from predictors.mixture.scored import Scored, predict_all
-from predictors.mixture.weights import MixtureSettings, band_of_leads, mix, weigh
+from mark.predictors.classical.points import first_unit
+from mark.predictors.expert import LEVELS, Expert, Floats, Ints, Series
+from mark.predictors.mixture.conformal import calibrated_pit, read_at
+from mark.predictors.mixture.scored import Scored, predict_all
+from mark.predictors.mixture.weights import MixtureSettings, band_of_leads, mix, weigh
 
 AT_ONCE = 256
 """Origins forecast together: the forecasts take the memory."""

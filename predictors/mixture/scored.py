@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from predictors.classical.points import first_unit
-from predictors.expert import LEVELS, Expert, Floats, Ints, Series
-from predictors.mixture.conformal import pit_values
-from predictors.mixture.scores import pinball, targets
-from predictors.mixture.weights import Losses, Mask, MixtureSettings
+from mark.predictors.classical.points import first_unit
+from mark.predictors.expert import LEVELS, Expert, Floats, Ints, Series
+from mark.predictors.mixture.conformal import pit_values
+from mark.predictors.mixture.scores import pinball, targets
+from mark.predictors.mixture.weights import Losses, Mask, MixtureSettings
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from predictors.expert import LEVELS, Floats, Ints
+from mark.predictors.expert import LEVELS, Floats, Ints
 
 
 def targets(units: Floats, ends: Ints, horizon: int) -> Floats:

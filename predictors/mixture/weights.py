@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.demand import HORIZON
-from predictors.expert import Floats, Ints
-from predictors.naive import DAY_S
+from mark.predictors.expert import Floats, Ints
+from mark.predictors.naive import DAY_S
 
 Mask = NDArray[np.bool_]
 

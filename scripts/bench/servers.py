@@ -18,7 +18,7 @@ from typing import cast
 import numpy as np
 import uvloop
 
-import models
+import mark.models
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.dispatch.central.queue import PLAIN
 from mark.dispatch.policy import DispatchPolicy
@@ -33,6 +33,7 @@ from mark.domain.models.versions import ModelVersions
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.telemetry import Telemetry
+from mark.models.digits import Digits
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.frames import FrameParser, Hello, Request, State, encode, encode_response
 from mark.protocols.handshake import AgentHandshake, new_nonce
@@ -49,7 +50,6 @@ from mark.serving.grpc.grpc_server import GrpcConfig, GrpcServer
 from mark.serving.http.http_server import HttpServer
 from mark.simulator.engine.compiled import compiled_central_code
 from mark.telemetry.otlp.sender import TelemetrySender, open_telemetry
-from models.digits import Digits
 from scripts.bench.engine import cache_dir
 
 MAX_BATCH = 32
@@ -99,7 +99,7 @@ def served(name: str) -> ServedModel:
 
 
 def _batch_s(name: str) -> dict[int, float]:
-    document = json.loads((Path(models.__file__).parent / name / "profile.json").read_text())
+    document = json.loads((Path(mark.models.__file__).parent / name / "profile.json").read_text())
     latency_ms = document["profiles"][0]["latency_ms_by_batch"]
     return {int(size): took_ms / 1000 for size, took_ms in latency_ms.items()}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from infra.bundles.build import NAMES
 from mark.aws.functions.management import pack
+from mark.infra.bundles.build import NAMES
 from scripts.rehearsal import ministack
 
 HOUSE = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ FUNCTION, ALIAS = f"mark-{SERVICE}-inception-v3", "live"
 """An alias that somebody made by hand: the stack that wants to make it fails."""
 MACHINES = [{"ami": "ami-0123456789abcdef0"}, {"architecture": "arm64", "ami": "ami-0123456789abcdef1"}]
 """ministack publishes no images of its own."""
-SERVED = {"model": "inception-v3", "backend": {"kind": "python", "target": "models.digits:Digits"}}
+SERVED = {"model": "inception-v3", "backend": {"kind": "python", "target": "mark.models.digits:Digits"}}
 """A model that is one: an emulated one is not deployed."""
 CONFIG: dict[str, Any] = {
     "service": {"name": SERVICE, "serve": [SERVED]},
@@ -56,6 +56,6 @@ def settings(shape: str, *, service: str = SERVICE) -> dict[str, Any]:
 def lay_bundles(folder: Path) -> None:
     """Bundles with our own code: functions that are made, and never called."""
     folder.mkdir(parents=True)
-    code = pack(HOUSE / "lambda_handlers", HOUSE / "models")
+    code = pack(HOUSE / "mark" / "lambda_handlers", HOUSE / "mark" / "models")
     for name in NAMES:
         (folder / f"{name}.zip").write_bytes(code)

@@ -34,7 +34,7 @@ DESTROY, REPORT = "mark destroy --config mark.yaml", "mark report --trial --arch
 PRICES = "mark doctor --trial --prices prices.json --config mark.yaml"
 LINES = (INIT, DOCTOR, DEPLOY, TRY, PRICES, DESTROY, REPORT)
 """The page's commands of `mark`, in their order."""
-BUILDS = "python -P -m infra.bundles.build interruption orphans probe warm"
+BUILDS = "python -P -m mark.infra.bundles.build interruption orphans probe warm"
 NO_DOCKER = "there is no Docker here; a manifest is laid into the registry instead"
 NO_CLI = "a boto3 call does the same; part `cdk` runs the AWS CLI"
 NOT_RUN: Mapping[str, str] = MappingProxyType(
@@ -44,11 +44,11 @@ NOT_RUN: Mapping[str, str] = MappingProxyType(
         (
             "aws ecr get-login-password --region us-east-1 | docker login --username AWS --password-stdin $ECR"
         ): NO_DOCKER,
-        "MARK=$(python -P -c 'import mark; print(mark.__path__[0])')/..": "it is where the image's file lies",
-        "python -P -m infra.wheel": "it is for the image",
+        "MARK=$(python -P -c 'import mark; print(mark.__path__[0])')": "it is where the image's file lies",
+        "python -P -m mark.infra.wheel": "it is for the image",
         "docker build -f $MARK/infra/image/Dockerfile --platform linux/amd64 -t $ECR/mark:1 .": NO_DOCKER,
         "docker push $ECR/mark:1": NO_DOCKER,
-        "cp $MARK/mark/catalog/data/services_us_east_1_*.json services.json": "as a reader would edit it, too",
+        "cp $MARK/catalog/data/services_us_east_1_*.json services.json": "as a reader would edit it, too",
         "aws s3 sync s3://BUCKET/journal/mark kept": NO_CLI,
         "aws ecr delete-repository --repository-name mark --region us-east-1 --force": NO_CLI,
     }
@@ -184,7 +184,7 @@ def _up(there: RehearsalFolder, token: str) -> Iterator[str]:
     (there.folder / TOKEN).chmod(0o600)
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=x", "-days", "2")
     there.call("openssl", "req", "-x509", *curve, "-keyout", KEY, "-out", CERTIFICATE)
-    backend = {"kind": "python", "target": "models.digits:Digits"}
+    backend = {"kind": "python", "target": "mark.models.digits:Digits"}
     offerings = {"overflow": False, "types": ["t3.small"]}
     served = {"model": "digits", "backend": backend, "offerings": offerings}  # as the trial serves it
     service = {

@@ -8,7 +8,6 @@ from shutil import which
 
 from scripts.try_wheel.installation import Broken, Installation
 
-PACKAGES = ("mark", "predictors", "models", "lambda_handlers", "infra")
 OF_EXTRAS = {
     "torch",
     "sklearn",
@@ -102,8 +101,8 @@ BASE: tuple[tuple[str, ...], ...] = (
     ("init", "--out", "first.yaml"),
 )
 CONFIG = ("--config", "mark.yaml")
-BUNDLES = ("-P", "-m", "infra.bundles.build", "warm", "interruption", "orphans", "probe")
-WHEEL = ("-P", "-m", "infra.wheel", "--to", "wheel")
+BUNDLES = ("-P", "-m", "mark.infra.bundles.build", "warm", "interruption", "orphans", "probe")
+WHEEL = ("-P", "-m", "mark.infra.wheel", "--to", "wheel")
 
 
 def try_base(there: Installation) -> list[str]:
@@ -135,7 +134,7 @@ def try_base(there: Installation) -> list[str]:
 
 def try_alone(there: Installation) -> list[str]:
     """Everything that the extra `local` is enough for; a line for each. Errors: Broken."""
-    done = [_imports(there, PACKAGES, OF_EXTRAS)]
+    done = [_imports(there, "mark", OF_EXTRAS)]
     for words in REPLAYS:
         there.mark(*words)
         done.append(f"mark {' '.join(words)}")
@@ -144,7 +143,7 @@ def try_alone(there: Installation) -> list[str]:
     there.call(*BUNDLES)
     there.call(*WHEEL)
     if not list((there.folder / "wheel").glob("mark_serving-*.whl")):
-        raise Broken("infra.wheel made no wheel")
+        raise Broken("mark.infra.wheel made no wheel")
     return [*done, "bundles of functions, its own wheel"]
 
 
@@ -152,7 +151,7 @@ def try_rollout(there: Installation) -> list[str]:
     """What needs the extra `infra`: templates, and a deploy up to its first call to AWS. Errors: Broken."""
     if which("node") is None:
         return ["NOT TRIED: mark synth and mark deploy, which need Node.js"]
-    done = [_imports(there, ("infra",), OF_EXTRAS - OF_INFRA)]
+    done = [_imports(there, "mark.infra", OF_EXTRAS - OF_INFRA)]
     _write_model(there)
     (there.folder / "rollout.yaml").write_text(ROLLOUT, encoding="utf-8")
     config = ("--config", "rollout.yaml")
@@ -166,9 +165,9 @@ def try_rollout(there: Installation) -> list[str]:
     return [*done, "mark synth --trial", "mark deploy --trial, up to its first call to AWS"]
 
 
-def _imports(there: Installation, packages: tuple[str, ...], may_lack: set[str]) -> str:
+def _imports(there: Installation, package: str, may_lack: set[str]) -> str:
     """Import every module; Broken where one lacks what neither the wheel asks for nor an extra brings."""
-    found = json.loads(there.call("-P", "-c", IMPORTS, *packages))
+    found = json.loads(there.call("-P", "-c", IMPORTS, package))
     lacking = {name: modules for name, modules in found["lacking"].items() if name not in may_lack}
     if lacking:
         raise Broken(f"dependencies that the wheel does not ask for: {lacking}")

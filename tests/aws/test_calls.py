@@ -12,7 +12,6 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 from moto import mock_aws
 
-from lambda_handlers import interruption, orphans, warm, webhook
 from mark.aws.account.quotas import read_quotas
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
@@ -29,6 +28,7 @@ from mark.domain.demand import Demand
 from mark.domain.errors import MarkError
 from mark.domain.fleet import Role
 from mark.domain.orders import SpotWarned, StartStandby, StopStandby, Terminate
+from mark.lambda_handlers import interruption, orphans, warm, webhook
 from mark.plugins.trained import TrainingOrder, read_result
 from mark.ports import InferRequest
 from tests.aws.builders import REPORT, SLEEPER, SPOT, Scene, infer_function, launch, scene, service, zipped

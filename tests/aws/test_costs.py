@@ -11,12 +11,12 @@ import pytest
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
 from moto import mock_aws
 
-from lambda_handlers.mailing import done_before
 from mark.aws.archive import get_object, put_object, snapshot_key
 from mark.aws.costs import daily_usd
 from mark.aws.mail import send_mail
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured
+from mark.lambda_handlers.mailing import done_before
 from tests.aws.builders import aws
 from tests.aws.iam import NAMES
 from tests.aws.lease_tables import TABLE, make_table

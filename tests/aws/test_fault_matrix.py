@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 import pytest
 from botocore.exceptions import ClientError
 
-from lambda_handlers import interruption
 from mark.aws.account.commitments import read_commitments
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
@@ -58,6 +57,7 @@ from mark.domain.orders import (
     StopStandby,
     Terminate,
 )
+from mark.lambda_handlers import interruption
 from mark.live.control.journal_opening import known_quotas
 from mark.live.control.node import NodesName
 from mark.live.control.outside_pause_watch import OutsidePauseWatch

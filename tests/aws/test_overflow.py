@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambda_handlers.version_files import VersionUnavailable
 from mark.aws.functions.function_url import HOLDS_ANOTHER, compose_payload, parse_reply, parse_report
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.functions.warmup import AT_ONCE, SENT_S, holds_s, warm_up
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured, OutcomeUnknown, RetryLater
+from mark.lambda_handlers.version_files import VersionUnavailable
 from mark.ports import InferRequest, OverflowReply
 from tests.aws.builders import aws
 from tests.aws.lambda_stand_in import COLD, REPORT, Answer, LambdaStandIn, echo, log

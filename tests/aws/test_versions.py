@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lambda_handlers import infer, served, version_files
 from mark.aws.functions.function_url import compose_payload, compose_ping
 from mark.aws.names import VERSIONS
+from mark.lambda_handlers import infer, served, version_files
 from mark.live.version_bundles import bundle_of, upload
 from mark.protocols.oip.bodies import compose_infer
 from mark.service_spec import BackendSpec

@@ -245,9 +245,9 @@ def test_lists(mark):
     said = mark("models").out
     assert "c5.large" in said
     assert {m["name"]: m["target"] for m in models["to_serve"]} == {
-        "digits": "models.digits:Digits",
-        "lstm_lm": "models.lstm_lm:LanguageModel",
-        "transformer": "models.transformer:Polarity",
+        "digits": "mark.models.digits:Digits",
+        "lstm_lm": "mark.models.lstm_lm:LanguageModel",
+        "transformer": "mark.models.transformer:Polarity",
     }
     assert all(m["target"] in said and Path(m["card"]).is_file() for m in models["to_serve"])
     assert all("c5.large" in m["profiled_on"] for m in models["to_serve"])

@@ -18,7 +18,7 @@ from mark.domain.figures import figure
 from mark.live.local.first_price import first_price
 from mark.live.models import make_live_models
 
-DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}}
+DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "mark.models.digits:Digits"}}
 
 
 def service(*serve: dict[str, Any], **more: Any) -> Settings:

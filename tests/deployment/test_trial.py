@@ -29,7 +29,11 @@ from mark.live.local.first_price import first_price
 from mark.live.models import make_live_models
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1"
-DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}, "market": "spot"}
+DIGITS = {
+    "model": "digits",
+    "backend": {"kind": "python", "target": "mark.models.digits:Digits"},
+    "market": "spot",
+}
 EMULATED = {"model": "inception-v3", "expected_rps": 400}
 ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret:api-AbCdEf"
 ROLLOUTS: tuple[dict[str, Any], ...] = (
@@ -153,7 +157,7 @@ def test_a_function_answers_for_a_model_that_its_zip_holds_or_that_has_an_image(
     asked = settings(DIGITS, rollout={"functions": {"bundles": str(tmp_path)}})
     backend = served_models(asked)[0].backend
     assert not fits_function(asked, backend), "there is no zip"
-    for name, fits in (("models/other.py", False), ("models/digits.py", True)):
+    for name, fits in (("mark/models/other.py", False), ("mark/models/digits.py", True)):
         with zipfile.ZipFile(tmp_path / "infer.zip", "w") as archive:
             archive.writestr(name, "")
         assert fits_function(asked, backend) is fits

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from infra.app import what_is_missing
 from mark.config.settings import Settings
 from mark.deployment.synth import Synthesis, synthesise
 from mark.deployment.trial import trial_settings
+from mark.infra.app import what_is_missing
 from scripts.rehearsal.ministack import recorded_zones
 from scripts.rehearsal.region_prices import PRICES, SERVICES, lay_prices
 from tests.once import once_a_run
@@ -139,7 +139,7 @@ def trial_in(region: str, folder: Path) -> Settings:
     """A trial of `digits` as docs/deploy.md has it, in the first two zones that an account sees there."""
     whole = settings(folder, **LEAN | {"network": {"zones": recorded_zones(region)[:2]}, "machines": None})
     tree = whole.model_dump(mode="json", exclude_defaults=True)
-    backend = {"kind": "python", "target": "models.digits:Digits"}
+    backend = {"kind": "python", "target": "mark.models.digits:Digits"}
     tree["service"] |= {"serve": [{"model": "digits", "backend": backend}], "aws": {"region": region}}
     tree["rollout"]["node"] = {}
     if region != REGION:

@@ -18,7 +18,7 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from infra import aws_call
+from mark.infra import aws_call
 from tests.infra.conftest import of_type, plain
 
 AT = "20261122T220000Z"

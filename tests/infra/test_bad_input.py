@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from infra.app import what_is_missing
-from infra.bundles.build import packed
 from mark.config.settings import Settings
 from mark.deployment.bundles import find_bundles
 from mark.deployment.images import FOR_FUNCTIONS, FOR_PROCESSES, builds, process_images
 from mark.deployment.synth import synthesise
 from mark.domain.errors import Misconfigured
+from mark.infra.app import what_is_missing
+from mark.infra.bundles.build import packed
 from mark.live.models import make_live_models
 from tests.infra.conftest import settings
 
@@ -60,7 +60,7 @@ def test_a_port_that_machines_use_is_not_one_for_grpc(tmp_path: Path, port: int)
 def test_a_bundle_that_is_not_there_says_what_makes_it(tmp_path: Path) -> None:
     asked = settings(tmp_path)
     (tmp_path / "warm.zip").unlink()
-    says = r"no bundle .*warm\.zip: `\S+ -P -m infra\.bundles\.build --to /\S+` makes it"
+    says = r"no bundle .*warm\.zip: `\S+ -P -m mark\.infra\.bundles\.build --to /\S+` makes it"
     with pytest.raises(Misconfigured, match=says):
         synthesise(asked)
 
@@ -68,12 +68,12 @@ def test_a_bundle_that_is_not_there_says_what_makes_it(tmp_path: Path) -> None:
 def test_a_bundle_without_the_model_is_refused(tmp_path: Path) -> None:
     asked = settings(tmp_path).model_dump(mode="json")
     asked["service"]["serve"] = [
-        {"model": "inception-v3", "backend": {"kind": "python", "target": "models.digits:Digits"}}
+        {"model": "inception-v3", "backend": {"kind": "python", "target": "mark.models.digits:Digits"}}
     ]
-    with pytest.raises(Misconfigured, match=r"infer\.zip is no zip: .* --model models\.digits` makes it"):
+    with pytest.raises(Misconfigured, match=r"infer\.zip is no zip: .* --model mark\.models\.digits` makes it"):
         synthesise(Settings.model_validate(asked))
-    (tmp_path / "infer.zip").write_bytes(packed({"lambda_handlers/infer.py": b""}))
-    with pytest.raises(Misconfigured, match=r"holds no models\.digits, which is the model inception-v3"):
+    (tmp_path / "infer.zip").write_bytes(packed({"mark/lambda_handlers/infer.py": b""}))
+    with pytest.raises(Misconfigured, match=r"holds no mark\.models\.digits, which is the model inception-v3"):
         synthesise(Settings.model_validate(asked))
 
 
@@ -99,7 +99,7 @@ def test_a_model_that_is_a_file_is_looked_for_in_the_zip_too(
     asked["service"]["serve"] = [{"model": "inception-v3", "backend": backend}]
     own = Settings.model_validate(asked)
     models = make_live_models(own)
-    (tmp_path / "infer.zip").write_bytes(packed({"lambda_handlers/infer.py": b""}))
+    (tmp_path / "infer.zip").write_bytes(packed({"mark/lambda_handlers/infer.py": b""}))
     with pytest.raises(Misconfigured, match=r"holds no mine/model\.py, .* by its file goes into an image"):
         find_bundles(own, models)
     (tmp_path / "infer.zip").write_bytes(packed({"mine/model.py": b""}))
@@ -112,7 +112,7 @@ def test_an_image_that_is_missing_comes_with_the_commands_that_make_it() -> None
     dockerfile = Path(words[words.index("-f") + 1])
     assert dockerfile.name == "infer.Dockerfile"
     assert dockerfile.is_file()
-    assert words[:4] == [sys.executable, "-P", "-m", "infra.wheel"]
+    assert words[:4] == [sys.executable, "-P", "-m", "mark.infra.wheel"]
     assert words[words.index("-t") + 1] == words[-1] == image
     assert "--provenance=false" in words
     assert "--provenance=false" not in builds(image, FOR_PROCESSES)
@@ -136,7 +136,7 @@ def test_an_image_is_built_for_all_processors_that_it_runs_on(rollout: dict[str,
     assert ("push" in words) != ("--push" in words), "Docker keeps images of one processor alone"
 
 
-DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}}
+DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "mark.models.digits:Digits"}}
 OWN = {"agent_image": f"{REGISTRY}/agent:1", "training_image": f"{REGISTRY}/training:1"}
 
 

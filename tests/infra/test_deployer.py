@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from infra.app import what_is_missing
 from mark.aws.names import bucket_pattern, role_name
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.evaluation import Access, evaluate
@@ -32,6 +31,7 @@ from mark.aws.stacks.deployer import (
 )
 from mark.deployment.synth import Synthesis
 from mark.deployment.templates import ACCESS, SCRIPT, types_of, write_templates
+from mark.infra.app import what_is_missing
 from tests.aws.builders import aws
 from tests.aws.iam import reference
 from tests.infra.conftest import ACCOUNT, COLLECTOR_SECRET, REGION, WEBHOOK, of_type, plain, settings

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.user_data import SCRATCH
 from mark.aws.resources import RUNTIME, handler_of
 from mark.deployment.images import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
 from mark.extras import EXTRAS
+from mark.infra.user_data import SCRATCH
 from mark.live.processes import cloud_controller
 from mark.plugins.load import forecaster_names
 
-DOCS = FOLDER.parents[1] / "docs"
+DOCS = FOLDER.parents[2] / "docs"
 BUILD_ARG = re.compile(r"--build-arg (\w+)=")
 
 

@@ -14,9 +14,6 @@ from urllib.parse import urlsplit
 import pytest
 from aws_cdk import App, Stack, aws_autoscaling
 
-from infra.app import what_is_missing
-from infra.roles import store_secret
-from infra.stacks.gateways import wait_for_answers
 from mark.aws.names import AGENTS_PASSWORD
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import needs
@@ -24,6 +21,9 @@ from mark.config.footprint import footprint_of, front_machines
 from mark.config.settings import Settings
 from mark.deployment.synth import Synthesis, synthesise
 from mark.domain.errors import Misconfigured, RetryLater
+from mark.infra.app import what_is_missing
+from mark.infra.roles import store_secret
+from mark.infra.stacks.gateways import wait_for_answers
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud_controller import deployed, resources
 from mark.live.processes.cloud_gateway import start_of

@@ -159,7 +159,9 @@ class Costs:
 
     def _infer(self) -> list[dict[str, Any]]:
         return [
-            one for one in self._all("Lambda::Function") if one.get("Handler") == "lambda_handlers.infer.handler"
+            one
+            for one in self._all("Lambda::Function")
+            if one.get("Handler") == "mark.lambda_handlers.infer.handler"
         ]
 
     def _lambda(self) -> Iterator[tuple[str, float, float]]:
@@ -174,7 +176,7 @@ class Costs:
     def _training(self) -> Iterator[tuple[str, float, float]]:
         """Each model's forecaster once a day, for as long as the function may take."""
         for function in self._all("Lambda::Function"):
-            if function.get("ImageConfig", {}).get("Command") == ["lambda_handlers.train.handler"]:
+            if function.get("ImageConfig", {}).get("Command") == ["mark.lambda_handlers.train.handler"]:
                 gib_s = function["MemorySize"] / 1024 * function["Timeout"]
                 yield "overhead: training", gib_s, self.usd["lambda-duration"]
 

@@ -366,7 +366,7 @@ def test_no_folder_of_the_deploying_machine_is_in_a_template(tmp_path: Path) -> 
     """The same settings give the same templates wherever they are deployed from."""
     path = tmp_path / "mark.yaml"
     path.write_text(
-        'service: {serve: [{model: digits, backend: {kind: python, target: "models.digits:Digits"}}]}\n'
+        'service: {serve: [{model: digits, backend: {kind: python, target: "mark.models.digits:Digits"}}]}\n'
     )
     read = load_settings(path, {})
     models = make_live_models(read)

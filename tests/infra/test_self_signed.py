@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.user_data import NodeStart, node_script
+from mark.infra.user_data import NodeStart, node_script
 
 NODE = NodeStart(
     image="123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1",

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from infra.app import what_is_missing
 from mark.config.settings import Settings
 from mark.deployment import doctor, synth
 from mark.deployment.doctor import check_sizes
 from mark.deployment.synth import Synthesis, draft, synthesise
 from mark.deployment.template_sizes import require_room
 from mark.domain.errors import Misconfigured
+from mark.infra.app import what_is_missing
 from tests.infra.conftest import LEAN, settings
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from infra.app import what_is_missing
-from infra.bundles.build import packed
 from mark.config.rollout import MAIL_ENDPOINTS, PROCESS_ENDPOINTS
 from mark.config.service import ServedSettings
 from mark.deployment.synth import Synthesis, synthesise
+from mark.infra.app import what_is_missing
+from mark.infra.bundles.build import packed
 from scripts.own_venvs import tool
 from scripts.rehearsal.run import PARTS, rehearse
 from scripts.rehearsal.trial import REGIONS
@@ -69,8 +69,8 @@ def test_checkov_finds_nothing_and_no_suppression_is_stale(
 def test_a_model_more_renames_no_resource_of_another(synthesis: Synthesis, tmp_path: Path) -> None:
     """CloudFormation would make one's function under the name that the other's still bears."""
     more = settings(tmp_path)
-    (tmp_path / "infer.zip").write_bytes(packed({"models/digits/__init__.py": b""}))
-    digits = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}}
+    (tmp_path / "infer.zip").write_bytes(packed({"mark/models/digits/__init__.py": b""}))
+    digits = {"model": "digits", "backend": {"kind": "python", "target": "mark.models.digits:Digits"}}
     serve = (ServedSettings.model_validate(digits), *more.service.serve)
     service = more.service.model_copy(update={"serve": serve})
     again = synthesise(more.model_copy(update={"service": service}))

@@ -15,11 +15,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from infra import user_data
-from infra.bundles.build import packed
-from infra.stacks.launch import server_ports
-from infra.stacks.state import short_id
-from infra.user_data import Start, start_script
 from mark.aws.names import repository_of
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import Names, statements
@@ -29,6 +24,11 @@ from mark.deployment.deployment_plan import _password_number
 from mark.deployment.synth import Synthesis, synthesise
 from mark.deployment.templates import ACCESS, write_templates
 from mark.domain.times import CloudTimes
+from mark.infra import user_data
+from mark.infra.bundles.build import packed
+from mark.infra.stacks.launch import server_ports
+from mark.infra.stacks.state import short_id
+from mark.infra.user_data import Start, start_script
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud_controller import resources as resources_of_controllers
 from mark.live.processes.metadata import PORT
@@ -238,7 +238,7 @@ def test_each_process_pulls_and_runs_its_own_image(
     for shape in (templates, lean):
         function = of_type(shape["functions"], "AWS::Lambda::Function")["Train"]
         assert (function["PackageType"], function["Code"]) == ("Image", {"ImageUri": f"{shop}/training:1"})
-        assert function["ImageConfig"] == {"Command": ["lambda_handlers.train.handler"]}
+        assert function["ImageConfig"] == {"Command": ["mark.lambda_handlers.train.handler"]}
         assert read(shape["functions"]) == {"training"}
 
 
@@ -784,9 +784,9 @@ def test_a_function_that_is_an_image_may_read_it_and_so_may_who_deploys_it(tmp_p
 
 def test_a_model_with_versions_has_two_functions_that_may_read_its_bundles(tmp_path: Path) -> None:
     tree = settings(tmp_path, functions={"bundles": str(tmp_path)}).model_dump(mode="json", exclude_defaults=True)
-    backend = {"kind": "python", "target": "models.digits:Digits"}
+    backend = {"kind": "python", "target": "mark.models.digits:Digits"}
     tree["service"] |= {"serve": [{"model": "digits", "backend": backend}]}
-    (tmp_path / "infer.zip").write_bytes(packed({"models/digits/__init__.py": b""}))
+    (tmp_path / "infer.zip").write_bytes(packed({"mark/models/digits/__init__.py": b""}))
     made = synthesise(Settings.model_validate(tree))
     parts = by_part(made)
     both = ("mark-shop-digits", "mark-shop-digits_2")

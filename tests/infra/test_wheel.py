@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra import wheel
-from infra.wheel import main, with_record
+from mark.infra import wheel
+from mark.infra.wheel import main, with_record
 
 METADATA = "mark_serving-0.1.0.dist-info"
 NAMES = st.text("abc,_ /.", min_size=1).map(lambda name: f"mark/{name}.py")
@@ -45,5 +45,5 @@ def test_sources_that_are_neither_a_clone_nor_installed_are_one_line(
     assert main(["--to", str(tmp_path / "to")]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith("infra.wheel: mark-serving is not installed")
+    assert said.err.startswith("mark.infra.wheel: mark-serving is not installed")
     assert said.err.count("\n") == 1

@@ -13,7 +13,7 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.policies.bundles import Ingredients, make_bundle
 from mark.ports import ForecasterSetup
-from predictors.naive import LastValue
+from mark.predictors.naive import LastValue
 from scripts.judges.faro_jobs import ByWorth, FirstCome, Given, JobsPolicy, Limit, replica
 
 ASKED_EVERY_S = 10

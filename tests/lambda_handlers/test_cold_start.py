@@ -37,7 +37,7 @@ def test_a_cold_import_brings_few_modules_and_nothing_heavy(module: str, needs: 
     """Those of the standard library count, too: each costs a cold start a fraction of a millisecond."""
     code = (
         "import sys; before = len(sys.modules); "
-        f"import lambda_handlers.{module}; "
+        f"import mark.lambda_handlers.{module}; "
         f"print(len(sys.modules) - before, *(set({HEAVY!r}) & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603

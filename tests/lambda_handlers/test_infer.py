@@ -11,11 +11,11 @@ from unittest.mock import Mock, call
 import numpy as np
 import pytest
 
-from lambda_handlers import infer, served
 from mark.aws.functions.function_url import HOLDS_ANOTHER
 from mark.domain.errors import Misconfigured
+from mark.lambda_handlers import infer, served
+from mark.models.digits.data import digits
 from mark.protocols.oip.bodies import compose_infer, parse_infer_reply
-from models.digits.data import digits
 from tests.waiting import PATIENCE_S
 
 OUTPUTS = json.dumps([{"name": "y", "datatype": "FP32", "shape": [-1, 3]}])
@@ -30,7 +30,7 @@ DIGITS = {
     **EMULATED,
     "MARK_MODEL": "digits",
     "MARK_BACKEND_KIND": "python",
-    "MARK_BACKEND_TARGET": "models.digits:Digits",
+    "MARK_BACKEND_TARGET": "mark.models.digits:Digits",
 }
 
 
@@ -241,7 +241,7 @@ def test_a_version_is_fetched_only_where_the_function_s_own_files_are_another(en
 
     def fetch(version):
         fetched.append(version)
-        return "models.digits:Digits", ""
+        return "mark.models.digits:Digits", ""
 
     monkeypatch.setattr(served, "fetch_version", fetch)
     ping = {"mark-warm": True, "mark-version": "a" * 64}
@@ -254,7 +254,7 @@ def test_a_version_is_fetched_only_where_the_function_s_own_files_are_another(en
 
 
 def test_an_environment_that_has_loaded_a_version_answers_as_no_other(environment, monkeypatch):
-    monkeypatch.setattr(served, "fetch_version", lambda _: ("models.digits:Digits", ""))
+    monkeypatch.setattr(served, "fetch_version", lambda _: ("mark.models.digits:Digits", ""))
     environment(DIGITS | {"MARK_VERSIONS_BUCKET": "b"})
     ping = {"mark-warm": True, "mark-version": "a" * 64}
     ended = Mock(side_effect=SystemExit)
@@ -268,7 +268,7 @@ def test_an_environment_that_has_loaded_a_version_answers_as_no_other(environmen
 
 
 def test_code_that_failed_when_it_was_loaded_answers_as_no_other_either(environment, monkeypatch):
-    monkeypatch.setattr(served, "fetch_version", lambda _: ("models.digits:Nobody", ""))
+    monkeypatch.setattr(served, "fetch_version", lambda _: ("mark.models.digits:Nobody", ""))
     environment(DIGITS | {"MARK_VERSIONS_BUCKET": "b"})
     monkeypatch.setattr(served.os, "_exit", Mock(side_effect=SystemExit))
     for version, error in (("a" * 64, Misconfigured), ("a" * 64, Misconfigured), ("b" * 64, SystemExit)):
@@ -288,7 +288,10 @@ def test_what_is_no_version_is_looked_for_nowhere(environment, version):
     [
         ({"MARK_BACKEND_KIND": "oip"}, "not oip"),
         ({"MARK_BACKEND_KIND": ""}, "lacks MARK_BACKEND_KIND"),
-        ({"MARK_BACKEND_KIND": "python", "MARK_BACKEND_TARGET": "models.digits:Nobody"}, "models.digits:Nobody"),
+        (
+            {"MARK_BACKEND_KIND": "python", "MARK_BACKEND_TARGET": "mark.models.digits:Nobody"},
+            "mark.models.digits:Nobody",
+        ),
         ({"MARK_BACKEND_KIND": "python", "MARK_BACKEND_TARGET": "nowhere/mine.py:Mine"}, "nowhere/mine.py"),
     ],
 )

@@ -36,7 +36,7 @@ def deploy(world: World, **variables: str) -> None:
         FunctionName="orphans",
         Runtime="python3.12",
         Role="arn:aws:iam::123456789012:role/functions",
-        Handler="lambda_handlers.orphans.handler",
+        Handler="mark.lambda_handlers.orphans.handler",
         Code={"ZipFile": stub_zip()},
         Timeout=60,
         Environment={"Variables": {"MARK_SERVICE": "shop", "MARK_BUCKET": BUCKET, **variables}},

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lambda_handlers import probe
 from mark.domain.errors import Misconfigured
+from mark.lambda_handlers import probe
 from mark.protocols.probe import ask
 from tests.lambda_handlers.records import CONTEXT
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from lambda_handlers import mailing, report
 from mark.domain.billing.costs import CostUsd
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
 from mark.emulator.config import LambdaLimits
+from mark.lambda_handlers import mailing, report
 from mark.store.embedded import EmbeddedRedis
 from tests.emulator.conftest import World, config_for, stub_zip
 from tests.lambda_handlers.records import CONTEXT
@@ -56,7 +56,7 @@ def deploy(world: World, redis: EmbeddedRedis, **variables: str) -> str:
         FunctionName="report",
         Runtime="python3.12",
         Role="arn:aws:iam::123456789012:role/functions",
-        Handler="lambda_handlers.report.handler",
+        Handler="mark.lambda_handlers.report.handler",
         Code={"ZipFile": stub_zip()},
         Timeout=60,
         Environment={"Variables": environment},

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from lambda_handlers import mailing, report
 from mark.aws.archive import make_bucket, put_object, snapshot_key
 from mark.aws.resources import service_tags
 from mark.aws.session import Aws
@@ -19,6 +18,7 @@ from mark.domain.billing.costs import CostUsd
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.host_spec import SHARED
+from mark.lambda_handlers import mailing, report
 from mark.report.cost.read import read_cost_report
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lambda_handlers import warm
 from mark.domain.errors import Misconfigured
+from mark.lambda_handlers import warm
 from tests.aws.lambda_stand_in import COLD, LambdaStandIn, log
 from tests.lambda_handlers.records import CONTEXT
 

@@ -11,8 +11,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from lambda_handlers import webhook
 from mark.domain.errors import MarkError, Misconfigured
+from mark.lambda_handlers import webhook
 from tests.lambda_handlers.records import CONTEXT
 from tests.protocols.test_alert_messages import ALARM, BUDGET
 from tests.webhook_receiver import Receiver, receiver

@@ -168,7 +168,7 @@ def test_a_backend_with_one_variant_chooses_none_and_says_so_where_a_floor_is_as
     with pytest.raises(Misconfigured, match="its server runs one"):
         supernet_served(backend=server, objective={"accuracy_floor": 0.97})
     with pytest.raises(Misconfigured, match="no method switch"):
-        supernet_served(backend={"kind": "python", "target": "models.digits:Digits"}, dispatch="maxacc")
+        supernet_served(backend={"kind": "python", "target": "mark.models.digits:Digits"}, dispatch="maxacc")
 
 
 def test_a_rule_that_weighs_quality_serves_live_and_the_learned_one_needs_its_file(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from mark.live.local.running import Running
 from mark.protocols.probe import ProbeReply
 from tests.aws.builders import aws
 
-DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}}
+DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "mark.models.digits:Digits"}}
 SHOP = Settings.model_validate({"service": {"name": "shop", "serve": [{"model": "inception-v3"}, DIGITS]}})
 ANSWERED: ProbeReply = {"status": 200, "served_by": "instance", "ms": 21.0, "body": '{"outputs":[1]}'}
 

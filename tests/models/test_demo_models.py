@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import models.demo
+import mark.models.demo
 from mark.live.commands.demo import MEAN_RPS
+from mark.models.demo.forecast import SENSORS, STEPS, Forecast
+from mark.models.demo.language import Language
+from mark.models.demo.tagger import Tagger
 from mark.offline.own_model.init_from_folder import targets_in
 from mark.plugins.load import make_model
 from mark.protocols.exchange import zeros
-from models.demo.forecast import SENSORS, STEPS, Forecast
-from models.demo.language import Language
-from models.demo.tagger import Tagger
 
-FOLDER = Path(models.demo.__file__).parent
+FOLDER = Path(mark.models.demo.__file__).parent
 
 
 def test_each_has_a_load_in_the_demo() -> None:

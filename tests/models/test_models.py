@@ -10,25 +10,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import models
+import mark.models
 from mark.catalog.schema import parse_profiles
 from mark.domain.models.profile import Evidence
+from mark.models.digits import Digits
+from mark.models.digits.data import digits
+from mark.models.digits.evaluate import accuracy as digits_accuracy
+from mark.models.digits.train import train as train_digits
+from mark.models.lstm_lm import CONTINUED, LanguageModel
+from mark.models.lstm_lm.alphabet import CONTEXT, decode, encode
+from mark.models.lstm_lm.evaluate import bits_per_character, bits_without_a_model
+from mark.models.lstm_lm.train import train as train_lstm_lm
+from mark.models.transformer import Polarity
+from mark.models.transformer.evaluate import accuracy as polarity_accuracy
+from mark.models.transformer.sentences import sentences
+from mark.models.transformer.train import train as train_transformer
+from mark.models.transformer.words import LABELS
 from mark.ports import PythonModel
-from models.digits import Digits
-from models.digits.data import digits
-from models.digits.evaluate import accuracy as digits_accuracy
-from models.digits.train import train as train_digits
-from models.lstm_lm import CONTINUED, LanguageModel
-from models.lstm_lm.alphabet import CONTEXT, decode, encode
-from models.lstm_lm.evaluate import bits_per_character, bits_without_a_model
-from models.lstm_lm.train import train as train_lstm_lm
-from models.transformer import Polarity
-from models.transformer.evaluate import accuracy as polarity_accuracy
-from models.transformer.sentences import sentences
-from models.transformer.train import train as train_transformer
-from models.transformer.words import LABELS
 
-FOLDER = Path(models.__file__).parent
+FOLDER = Path(mark.models.__file__).parent
 TYPES = {"FP32": np.float32, "INT64": np.int64, "BYTES": np.object_}
 
 
@@ -160,7 +160,7 @@ def test_weights_are_small_plain_arrays(name):
 
 
 def test_importing_a_model_does_not_import_torch():
-    code = "import sys, models.digits, models.lstm_lm, models.transformer; sys.exit('torch' in sys.modules)"
+    code = "import sys; from mark.models import digits, lstm_lm, transformer; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0  # noqa: S603
 
 

@@ -14,11 +14,11 @@ from torch import nn
 
 from mark.domain.errors import Misconfigured
 from mark.domain.supernet import Control, ElasticSpace
-from models.supernet import Supernet, weights
-from models.supernet.elastic import ElasticNetwork, network_bytes
-from models.supernet.operators import LayerSelect, Share, WeightSlice
-from models.supernet.workshop import Workshop
-from models.training import repeatable
+from mark.models.supernet import Supernet, weights
+from mark.models.supernet.elastic import ElasticNetwork, network_bytes
+from mark.models.supernet.operators import LayerSelect, Share, WeightSlice
+from mark.models.supernet.workshop import Workshop
+from mark.models.training import repeatable
 from tests.models.small_net import Net, SmallNet
 
 SPACE = SmallNet.space

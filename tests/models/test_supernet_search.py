@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.supernet import Control, ElasticSpace
-from models.supernet.search import Evaluated, evenly, pareto_front, search
-from models.supernet.shrinking import epochs_of, phases
+from mark.models.supernet.search import Evaluated, evenly, pareto_front, search
+from mark.models.supernet.shrinking import epochs_of, phases
 
 SPACE = ElasticSpace(
     stages=("a", "b"),

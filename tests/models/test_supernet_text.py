@@ -13,13 +13,20 @@ from torch import nn
 
 from mark.domain.errors import Misconfigured
 from mark.domain.supernet import Control, ElasticSpace
-from models.supernet.elastic import ElasticNetwork
-from models.supernet.operators import EmbeddingSlice, HeadSlice, LayerNormSlice, LayerSelect, Share, WeightSlice
-from models.supernet_text import TextSupernet
-from models.supernet_text.documentation import LENGTH, SERVICES, WORDS
-from models.training import repeatable
-from models.transformer.network import TransformerNetwork
-from models.transformer.words import LENGTH as SENTENCE
+from mark.models.supernet.elastic import ElasticNetwork
+from mark.models.supernet.operators import (
+    EmbeddingSlice,
+    HeadSlice,
+    LayerNormSlice,
+    LayerSelect,
+    Share,
+    WeightSlice,
+)
+from mark.models.supernet_text import TextSupernet
+from mark.models.supernet_text.documentation import LENGTH, SERVICES, WORDS
+from mark.models.training import repeatable
+from mark.models.transformer.network import TransformerNetwork
+from mark.models.transformer.words import LENGTH as SENTENCE
 
 SPACE = TextSupernet.space
 CHANNELS, HEADS = 24, 4

@@ -16,7 +16,7 @@ policies: [lambda-only]
 service:
   serve:
     - {model: inception-v3}
-    - {model: digits, backend: {kind: python, target: "models.digits:Digits"}}
+    - {model: digits, backend: {kind: python, target: "mark.models.digits:Digits"}}
 """
 IMAGES, DIGITS = "/v2/models/inception-v3/infer", "/v1/models/digits/versions/2:predict"
 PATHS = [IMAGES, IMAGES, DIGITS, "/v2/models/other/infer", "/v2/models/digits/ready", "/favicon.ico"]

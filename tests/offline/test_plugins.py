@@ -11,7 +11,7 @@ from mark.offline.sweep.keys import forecaster_digest
 from mark.plugins.files import files_of
 from mark.plugins.load import build_forecaster, forecaster_names, is_oracle, load_forecaster
 from mark.ports import ForecasterSetup
-from predictors.naive import LastValue, SeasonalNaive
+from mark.predictors.naive import LastValue, SeasonalNaive
 
 HISTORY = Demand(end_at=180.0, mean_rps=(10.0, 20.0, 30.0), max_rps=(20.0, 30.0, 40.0))
 SETUP = ForecasterSetup(history=HISTORY, seed=1)
@@ -33,7 +33,7 @@ def plugin(folder: Path, text: str, name: str = "mine.py") -> str:
 
 def test_entry_points_and_modules_load_the_same_class():
     assert load_forecaster("last-value") is LastValue
-    assert load_forecaster("predictors.naive:SeasonalNaive") is SeasonalNaive
+    assert load_forecaster("mark.predictors.naive:SeasonalNaive") is SeasonalNaive
 
 
 def test_shipped_names_are_known():
@@ -41,7 +41,9 @@ def test_shipped_names_are_known():
 
 
 def test_a_function_is_a_factory_too(tmp_path):
-    path = plugin(tmp_path, "from predictors.naive import LastValue\ndef make(setup): return LastValue(setup)\n")
+    path = plugin(
+        tmp_path, "from mark.predictors.naive import LastValue\ndef make(setup): return LastValue(setup)\n"
+    )
 
     assert build_forecaster(f"{path}:make", SETUP).forecast(HISTORY, 2).mean_rps == ((30.0,), (30.0,))
 
@@ -61,7 +63,7 @@ def test_files_of_the_same_name_are_two_modules(tmp_path):
     assert [getattr(factory, "here", None) for factory in loaded] == ["a", "b"]
 
 
-NEIGHBOUR = "from predictors.naive import LastValue\nclass Theirs(LastValue):\n    here = {!r}\n"
+NEIGHBOUR = "from mark.predictors.naive import LastValue\nclass Theirs(LastValue):\n    here = {!r}\n"
 IMPORTS = "from beside import Theirs\nclass Mine(Theirs): ...\n"
 
 
@@ -102,7 +104,7 @@ def test_what_is_developed_in_the_folder_stays_loaded(tmp_path, monkeypatch):
     """A package that Python finds anyway is not forgotten with the neighbours."""
     plugin(tmp_path, "", "developed.py")
     monkeypatch.syspath_prepend(str(tmp_path))
-    path = plugin(tmp_path, "import developed\nfrom predictors.naive import LastValue as Mine\n")
+    path = plugin(tmp_path, "import developed\nfrom mark.predictors.naive import LastValue as Mine\n")
     load_forecaster(f"{path}:Mine")
     developed = sys.modules["developed"]
 
@@ -112,7 +114,7 @@ def test_what_is_developed_in_the_folder_stays_loaded(tmp_path, monkeypatch):
 
 def test_the_working_directory_does_not_come_before_installed_packages(tmp_path, monkeypatch):
     plugin(tmp_path, "raise RuntimeError('the wrong one')\n", "colorsys.py")
-    path = plugin(tmp_path, "import colorsys\nfrom predictors.naive import LastValue as Mine\n")
+    path = plugin(tmp_path, "import colorsys\nfrom mark.predictors.naive import LastValue as Mine\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     before = list(sys.path)
@@ -126,9 +128,9 @@ def test_unknown_name_is_refused_with_the_nearest():
 
 
 def test_unknown_attribute_is_refused_with_the_nearest():
-    text = refusal("predictors.naive:LastVlaue")
+    text = refusal("mark.predictors.naive:LastVlaue")
 
-    assert text == "unknown forecaster in predictors.naive 'LastVlaue'; did you mean 'LastValue'?"
+    assert text == "unknown forecaster in mark.predictors.naive 'LastVlaue'; did you mean 'LastValue'?"
 
 
 @pytest.mark.parametrize("name", ["naive:", ":LastValue", ":"])
@@ -168,14 +170,14 @@ def test_a_plug_in_that_does_not_work_is_refused_in_one_line(tmp_path, text, sai
 def test_a_failed_file_is_loaded_afresh_the_next_time(tmp_path):
     path = plugin(tmp_path, "raise ValueError\n")
     refusal(f"{path}:Mine")
-    plugin(tmp_path, "from predictors.naive import LastValue as Mine  # repaired\n")
+    plugin(tmp_path, "from mark.predictors.naive import LastValue as Mine  # repaired\n")
 
     assert load_forecaster(f"{path}:Mine") is LastValue
 
 
 def test_missing_torch_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "predictors.lstm.vanilla_training", raising=False)
+    monkeypatch.delitem(sys.modules, "mark.predictors.lstm.vanilla_training", raising=False)
     day = Demand(end_at=0.0, mean_rps=(1.0,) * 1440, max_rps=(2.0,) * 1440)
 
     with pytest.raises(Misconfigured, match=r"^lstm-vanilla needs torch: pip install 'mark-serving\[lstm\]'$"):
@@ -183,7 +185,7 @@ def test_missing_torch_names_the_extra(monkeypatch):
 
 
 ASKS = """
-from predictors.naive import LastValue
+from mark.predictors.naive import LastValue
 class Blind(LastValue):
     def __init__(self, setup):
         super().__init__(setup)

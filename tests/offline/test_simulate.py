@@ -257,7 +257,7 @@ class NoTorch:
 
 @pytest.fixture
 def no_torch(monkeypatch):
-    needing = ("predictors.lstm.vanilla_training", "predictors.lstm.quantile.training")
+    needing = ("mark.predictors.lstm.vanilla_training", "mark.predictors.lstm.quantile.training")
     for name in [name for name in sys.modules if name.partition(".")[0] == "torch" or name in needing]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [NoTorch(), *sys.meta_path])
@@ -447,7 +447,7 @@ def test_ctrl_c_prints_what_is_finished(mark, tmp_path):
     """The second policy's forecaster sends the signal, so it always comes in the middle of a run."""
     Path("stop.py").write_text(
         "import os, signal\n"
-        "from predictors.naive import LastValue\n"
+        "from mark.predictors.naive import LastValue\n"
         "class Stop(LastValue):\n"
         "    calls = 0\n"
         "    def forecast(self, history, horizon):\n"

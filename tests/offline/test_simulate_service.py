@@ -20,7 +20,7 @@ service:
     - {model: inception-v3, trace: load.csv.gz}
     - model: digits
       trace: {file: small.csv.gz, duration_s: 300}
-      backend: {kind: python, target: "models.digits:Digits"}
+      backend: {kind: python, target: "mark.models.digits:Digits"}
 """
 
 

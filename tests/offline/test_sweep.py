@@ -87,7 +87,7 @@ def test_a_worker_that_dies_is_reported_and_the_others_go_on(mark):
     Path("die.py").write_text(
         "import os, signal\n"
         "from pathlib import Path\n"
-        "from predictors.naive import LastValue\n"
+        "from mark.predictors.naive import LastValue\n"
         "class Die(LastValue):\n"
         "    def forecast(self, history, horizon):\n"
         "        if not Path('live').exists():\n"
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_the_workers_at_once_and_keeps_what_is_finished(mark, tmp_pa
     Path("stop.py").write_text(
         "import os, signal, time\n"
         "from pathlib import Path\n"
-        "from predictors.naive import LastValue\n"
+        "from mark.predictors.naive import LastValue\n"
         "class Stop(LastValue):\n"
         "    def forecast(self, history, horizon):\n"
         "        Path('worker').write_text(str(os.getpid()))\n"
@@ -203,7 +203,7 @@ def test_an_oracle_is_shown_beside_the_front(mark, here):
 
 
 def test_any_policy_whose_forecaster_is_told_the_load_to_come_is_no_choice(mark, here):
-    Path("mine.py").write_text("from predictors.oracle import Oracle as Mine\n")
+    Path("mine.py").write_text("from mark.predictors.oracle import Oracle as Mine\n")
     found = document(mark(*SWEEP, "--policy", "greedy-oracle,mark", "--set", "forecaster=mine.py:Mine", "--json"))
 
     assert {row["policy"]: row["foreseeing"] for row in found["rows"]} == {"greedy-oracle": True, "mark": True}

@@ -111,7 +111,7 @@ def test_forecasters_of_one_name_in_two_modules_are_two(tmp_path: Path, monkeypa
     package = tmp_path / "ownforecasts"
     package.mkdir()
     for module in ("__init__", "one", "other"):
-        (package / f"{module}.py").write_text("from predictors.naive import LastValue as Mine\n")
+        (package / f"{module}.py").write_text("from mark.predictors.naive import LastValue as Mine\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert forecaster_digest("ownforecasts.one:Mine") != forecaster_digest("ownforecasts.other:Mine")
 

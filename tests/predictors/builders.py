@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from mark.domain.demand import UNIT_S, Demand, Forecast
-from predictors.lstm.vanilla_settings import LstmSettings
+from mark.predictors.lstm.vanilla_settings import LstmSettings
 
 DAY = 1440
 SMALL = LstmSettings(hidden=8, epochs=3)

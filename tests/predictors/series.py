@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from predictors.expert import Series
+from mark.predictors.expert import Series
 
 DAY = 1440
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.demand import Demand, Forecast
-from predictors.adapter import ExpertForecaster, max_series, mean_series
-from predictors.classical.points import MovingMeanRule
-from predictors.classical.residuals import PointExpert
-from predictors.expert import LEVELS, Floats, Ints, Series
+from mark.predictors.adapter import ExpertForecaster, max_series, mean_series
+from mark.predictors.classical.points import MovingMeanRule
+from mark.predictors.classical.residuals import PointExpert
+from mark.predictors.expert import LEVELS, Floats, Ints, Series
 from tests.predictors.builders import daily_sine, first_units, ramp
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from statsmodels.tsa.ar_model import AutoReg
 
-from predictors.classical.autoregression import ArWeights, fit_autoregression, in_blocks, lags_of, unrolled
+from mark.predictors.classical.autoregression import ArWeights, fit_autoregression, in_blocks, lags_of, unrolled
 from tests.predictors.series import DAY, noisy_days, until
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lightgbm import Booster, Dataset, train
 
-from predictors.classical.boosted_trees import read_trees
+from mark.predictors.classical.boosted_trees import read_trees
 
 QUIET = {"objective": "quantile", "alpha": 0.9, "verbosity": -1, "num_threads": 1, "min_data_in_leaf": 20}
 

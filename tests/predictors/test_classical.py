@@ -12,11 +12,11 @@ from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.plugins.load import forecaster_names, load_forecaster
 from mark.ports import ForecasterSetup
+from mark.predictors.classical.boosted import BoostedSettings
+from mark.predictors.classical.expert_factory import CLASSICAL, classical_expert, why_not_learned
+from mark.predictors.expert import LEVELS, Expert, Series
+from mark.predictors.mixture.scores import targets
 from mark.simulator.scores import SCORED_LEVELS, absolute_percentage, weighted_quantile_loss
-from predictors.classical.boosted import BoostedSettings
-from predictors.classical.expert_factory import CLASSICAL, classical_expert, why_not_learned
-from predictors.expert import LEVELS, Expert, Series
-from predictors.mixture.scores import targets
 from tests.predictors.series import DAY, last_units, noisy_days, until
 from tests.predictors.test_adapter import assert_sane
 
@@ -38,7 +38,7 @@ def demand(series: Series) -> Demand:
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees that are trained in half a second."""
     monkeypatch.setattr(
-        "predictors.classical.expert_factory.BoostedSettings", lambda: BoostedSettings(rows=6_000, trees=15)
+        "mark.predictors.classical.expert_factory.BoostedSettings", lambda: BoostedSettings(rows=6_000, trees=15)
     )
 
 

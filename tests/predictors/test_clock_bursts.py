@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from mark.domain.demand import Demand
 from mark.plugins.load import build_forecaster
 from mark.ports import ForecasterSetup
-from predictors.classical.points import LastValueRule
-from predictors.classical.residuals import PointExpert
-from predictors.clock_bursts.bursts import extend_bursts, find_bursts
-from predictors.clock_bursts.clock_bursts import ClockBursts
-from predictors.clock_bursts.onsets import learn_hazard
-from predictors.expert import LEVELS, Expert, Floats, Ints, Series
-from predictors.mixture.build import EXPERTS
-from predictors.mixture.mixture import Mixture
-from predictors.mixture.scores import pinball, targets
+from mark.predictors.classical.points import LastValueRule
+from mark.predictors.classical.residuals import PointExpert
+from mark.predictors.clock_bursts.bursts import extend_bursts, find_bursts
+from mark.predictors.clock_bursts.clock_bursts import ClockBursts
+from mark.predictors.clock_bursts.onsets import learn_hazard
+from mark.predictors.expert import LEVELS, Expert, Floats, Ints, Series
+from mark.predictors.mixture.build import EXPERTS
+from mark.predictors.mixture.mixture import Mixture
+from mark.predictors.mixture.scores import pinball, targets
 from tests.predictors.series import DAY, until
 
 BASE, HEIGHT, LASTS = 50.0, 150.0, 8

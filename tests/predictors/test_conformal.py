@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors.expert import LEVELS
-from predictors.mixture.conformal import BEYOND, TOP, calibrated_pit, pit_values, read_at
+from mark.predictors.expert import LEVELS
+from mark.predictors.mixture.conformal import BEYOND, TOP, calibrated_pit, pit_values, read_at
 
 RATES = st.floats(0.0, 1e4, allow_subnormal=False)
 ROWS = st.lists(RATES, min_size=len(LEVELS), max_size=len(LEVELS)).map(lambda row: np.sort(np.array(row)))

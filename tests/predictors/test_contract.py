@@ -11,7 +11,7 @@ import pytest
 from mark.domain.demand import Demand, Forecast
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
-from predictors.lstm import vanilla
+from mark.predictors.lstm import vanilla
 from tests.predictors.builders import DAY, SMALL, daily_sine, first_units, means
 
 DAYS = daily_sine(2 * DAY)

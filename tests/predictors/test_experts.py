@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictors.classical.autoregression import ArWeights, Autoregression, lags_of
-from predictors.classical.boosted_features import LONGEST_LEAD, NAMES, ORIGIN_NAMES
-from predictors.classical.exponential import HoltWinters, Smoothing
-from predictors.classical.points import DriftRule, LastValueRule, MovingMeanRule, PointRule, first_unit
-from predictors.classical.points_seasonal import DayAgo, Seasonal
-from predictors.classical.residuals import PointExpert
-from predictors.classical.ridge import Direct
-from predictors.clock_bursts.clock_bursts import ClockBursts
-from predictors.expert import LEVELS, Expert, Floats, Series
+from mark.predictors.classical.autoregression import ArWeights, Autoregression, lags_of
+from mark.predictors.classical.boosted_features import LONGEST_LEAD, NAMES, ORIGIN_NAMES
+from mark.predictors.classical.exponential import HoltWinters, Smoothing
+from mark.predictors.classical.points import DriftRule, LastValueRule, MovingMeanRule, PointRule, first_unit
+from mark.predictors.classical.points_seasonal import DayAgo, Seasonal
+from mark.predictors.classical.residuals import PointExpert
+from mark.predictors.classical.ridge import Direct
+from mark.predictors.clock_bursts.clock_bursts import ClockBursts
+from mark.predictors.expert import LEVELS, Expert, Floats, Series
 from tests.predictors.series import DAY, last_units, noisy_days, until
 
 HORIZON = 60
@@ -110,7 +110,7 @@ def test_following_the_series_gives_what_a_fresh_one_gives(name, first):
 def test_whatever_was_asked_before_a_fresh_one_gives_the_same(rule, start, steps, forgotten, spare):
     follower = PointExpert(rule(), window=50)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("predictors.classical.residuals.SPARE", spare)
+        patch.setattr("mark.predictors.classical.residuals.SPARE", spare)
         end = start + 2 * DAY * forgotten
         for step in steps:
             end += step

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from statsmodels.tsa.holtwinters import ExponentialSmoothing
 
-from predictors.classical.exponential import HoltWinters, Smoothing, first_state, fit_smoothing, logs_of
-from predictors.expert import Series
+from mark.predictors.classical.exponential import HoltWinters, Smoothing, first_state, fit_smoothing, logs_of
+from mark.predictors.expert import Series
 from tests.predictors.series import DAY, noisy_days, until
 
 
@@ -15,7 +15,7 @@ from tests.predictors.series import DAY, noisy_days, until
 )
 def test_the_filter_is_statsmodels(monkeypatch, smoothing):
     """The same parameters and start give statsmodels' forecast: ours is Holt-Winters, not something like it."""
-    monkeypatch.setattr("predictors.classical.exponential.SMOOTH", 0)
+    monkeypatch.setattr("mark.predictors.classical.exponential.SMOOTH", 0)
     series = noisy_days(3 * DAY)
     floor, first = logs_of(series.rates[:DAY])
     level, season = first_state(first, DAY)

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from predictors.classical.points import LastValueRule
-from predictors.classical.residuals import PointExpert
-from predictors.expert import LEVELS, Floats, Series
-from predictors.lstm.quantile import training
-from predictors.lstm.quantile.features import build_inputs
-from predictors.lstm.quantile.forward_pass import QuantileForward, QuantileWeights
-from predictors.lstm.quantile.lstm_quantile import LstmQuantile, can_learn, fit_lstm
-from predictors.lstm.quantile.settings import QuantileSettings
-from predictors.lstm.quantile.trained_networks import read_arrays
-from predictors.lstm.quantile.training import train_quantiles
-from predictors.mixture.scores import pinball, targets
+from mark.predictors.classical.points import LastValueRule
+from mark.predictors.classical.residuals import PointExpert
+from mark.predictors.expert import LEVELS, Floats, Series
+from mark.predictors.lstm.quantile import training
+from mark.predictors.lstm.quantile.features import build_inputs
+from mark.predictors.lstm.quantile.forward_pass import QuantileForward, QuantileWeights
+from mark.predictors.lstm.quantile.lstm_quantile import LstmQuantile, can_learn, fit_lstm
+from mark.predictors.lstm.quantile.settings import QuantileSettings
+from mark.predictors.lstm.quantile.trained_networks import read_arrays
+from mark.predictors.lstm.quantile.training import train_quantiles
+from mark.predictors.mixture.scores import pinball, targets
 from tests.predictors.series import DAY, noisy_days
 
 TINY = QuantileSettings(hidden=8, width=8, epochs=2, least_batches=1, share=0.2, seeds=1)
@@ -267,7 +267,7 @@ def test_the_end_of_the_history_is_never_learned_from():
 def test_only_training_needs_torch(tmp_path, monkeypatch):
     first = fit_lstm(SERIES, TINY, kind="mean", seed=1, cache_dir=tmp_path)
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "predictors.lstm.quantile.training")
+    monkeypatch.delitem(sys.modules, "mark.predictors.lstm.quantile.training")
 
     again = fit_lstm(SERIES, TINY, kind="mean", seed=1, cache_dir=tmp_path)
 

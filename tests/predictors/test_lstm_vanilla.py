@@ -14,12 +14,12 @@ import torch
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.ports import ForecasterSetup
-from predictors.lstm import vanilla_training
-from predictors.lstm.vanilla import build
-from predictors.lstm.vanilla_settings import LstmSettings
-from predictors.lstm.vanilla_training import train_lstm
-from predictors.lstm.vanilla_weights import LstmForward, LstmWeights, read_weights, write_weights
-from predictors.naive import LastValue
+from mark.predictors.lstm import vanilla_training
+from mark.predictors.lstm.vanilla import build
+from mark.predictors.lstm.vanilla_settings import LstmSettings
+from mark.predictors.lstm.vanilla_training import train_lstm
+from mark.predictors.lstm.vanilla_weights import LstmForward, LstmWeights, read_weights, write_weights
+from mark.predictors.naive import LastValue
 from tests.predictors.builders import DAY, SMALL, daily_sine, first_units, means
 
 HISTORY = daily_sine(DAY)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictors.classical.points import LastValueRule, MovingMeanRule
-from predictors.classical.residuals import BarePoint, PointExpert
-from predictors.expert import LEVELS, Expert, Floats, Ints, Series
-from predictors.mixture.mixture import Mixture
-from predictors.mixture.scores import pinball, targets
-from predictors.mixture.weights import DecayRate, MixtureSettings
+from mark.predictors.classical.points import LastValueRule, MovingMeanRule
+from mark.predictors.classical.residuals import BarePoint, PointExpert
+from mark.predictors.expert import LEVELS, Expert, Floats, Ints, Series
+from mark.predictors.mixture.mixture import Mixture
+from mark.predictors.mixture.scores import pinball, targets
+from mark.predictors.mixture.weights import DecayRate, MixtureSettings
 
 SPREAD = np.array([-1.28, -0.67, 0.0, 0.67, 1.28, 1.64, 2.33])
 HOUR_S = 3_600.0

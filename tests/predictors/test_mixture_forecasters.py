@@ -11,9 +11,9 @@ import pytest
 from mark.domain.demand import Demand, Forecast
 from mark.plugins.load import load_forecaster
 from mark.ports import BatchForecaster, Forecaster, ForecasterSetup
-from predictors.expert import LEVELS
-from predictors.lstm.quantile.settings import QuantileSettings
-from predictors.mixture.build import build, build_lstm
+from mark.predictors.expert import LEVELS
+from mark.predictors.lstm.quantile.settings import QuantileSettings
+from mark.predictors.mixture.build import build, build_lstm
 from tests.predictors.builders import first_units
 from tests.predictors.series import DAY, noisy_days
 
@@ -135,8 +135,8 @@ def test_experts_that_need_more_history_are_named():
 
 def test_without_torch_the_mixture_goes_on_and_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "predictors.lstm.quantile.training", raising=False)
-    monkeypatch.delitem(sys.modules, "predictors.lstm.vanilla_training", raising=False)
+    monkeypatch.delitem(sys.modules, "mark.predictors.lstm.quantile.training", raising=False)
+    monkeypatch.delitem(sys.modules, "mark.predictors.lstm.vanilla_training", raising=False)
 
     forecast = build(setup(), experts=FEW, lstm=TINY).forecast(HISTORY, 60)
 

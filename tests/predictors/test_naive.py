@@ -4,7 +4,7 @@ import pytest
 
 from mark.domain.demand import Demand
 from mark.ports import ForecasterSetup
-from predictors.naive import LastValue, SeasonalNaive
+from mark.predictors.naive import LastValue, SeasonalNaive
 from tests.predictors.builders import DAY, means, ramp
 
 SETUP = ForecasterSetup(history=ramp(0), seed=1)

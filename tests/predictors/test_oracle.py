@@ -5,7 +5,7 @@ import pytest
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.ports import ForecasterSetup
-from predictors.oracle import Oracle
+from mark.predictors.oracle import Oracle
 from tests.predictors.builders import first_units, means, ramp
 
 EPOCH = 1_700_000_040.0

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.predictors.expert import LEVELS
+from mark.predictors.mixture.scores import pinball, targets
 from mark.simulator import scores
-from predictors.expert import LEVELS
-from predictors.mixture.scores import pinball, targets
 
 
 def test_pinball_by_hand():

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictors.classical.sliding import sliding_quantiles
-from predictors.expert import LEVELS, Floats
+from mark.predictors.classical.sliding import sliding_quantiles
+from mark.predictors.expert import LEVELS, Floats
 
 
 def one_by_one(values: Floats, end: int, window: int, fewest: int) -> Floats:

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mark.store.scripts as all_scripts
-from lambda_handlers.once import LinkClient
 from mark.domain.clients import Client
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
@@ -22,6 +21,7 @@ from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
 from mark.domain.listing import ListedInstance
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.member import Peer
+from mark.lambda_handlers.once import LinkClient
 from mark.service_spec import AgentSpec
 from mark.store.connect import Link, connect, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore

@@ -37,7 +37,7 @@ from mark.simulator.traces.trace import Trace, write_trace
 MODEL = "inception-v3"
 """Of the replayed day, unless one is named."""
 FOLDER = Path("out/demo")
-SOURCES = "models.demo"
+SOURCES = "mark.models.demo"
 """Package whose files are copied."""
 MEAN_RPS: Mapping[str, float] = {
     "tagger": 30.0,

@@ -55,7 +55,7 @@ service:
     # A model in torch, run in the agents' own processes. Yours: path/file.py:Name, or a server's URL
     # with kind oip, tf-serving or invocations; measure it with `mark profile`.
     - model: digits
-      backend: {kind: python, target: "models.digits:Digits"}
+      backend: {kind: python, target: "mark.models.digits:Digits"}
       market: on-demand
       expected_rps: 5
       # torch is larger than a zip of Lambda may be: for `mark deploy` put the model into an image, or do without.

@@ -90,7 +90,8 @@ def forecaster_digest(name: str, load: Callable[[str], object] = load_forecaster
         for file in files_of(Path(where).expanduser()):
             _add_tree(digest, file)
         return digest.hexdigest()[:16]
-    found = sys.modules.get(module.partition(".")[0])
+    depth = 2 if module.startswith("mark.") else 1  # ours change with `mark.predictors`, not with all of MArk
+    found = sys.modules.get(".".join(module.split(".")[:depth]))
     for folder in getattr(found, "__path__", ()):
         _add_tree(digest, Path(folder))
     if found is not None and not hasattr(found, "__path__") and found.__file__:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from predictors.expert import Floats, Ints, Series
-from predictors.naive import DAY_S
+from mark.predictors.expert import Floats, Ints, Series
+from mark.predictors.naive import DAY_S
 
 HOUR_S = 3_600.0
 HOUR = 60

@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from predictors.expert import LEVELS, Floats
-from predictors.lstm.quantile.features import CALENDAR, FARTHEST, LAGGED, LOCAL, SLOTS, STEP_COLUMNS, Inputs
+from mark.predictors.expert import LEVELS, Floats
+from mark.predictors.lstm.quantile.features import CALENDAR, FARTHEST, LAGGED, LOCAL, SLOTS, STEP_COLUMNS, Inputs
 
 Floats32 = NDArray[np.float32]
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from predictors.expert import LEVELS, Floats, Ints, Series
-from predictors.lstm.quantile.features import HOUR, build_inputs, season_of
-from predictors.lstm.quantile.forward_pass import QuantileForward, QuantileWeights
-from predictors.lstm.quantile.settings import QuantileSettings
-from predictors.lstm.quantile.trained_networks import ModelCard, drop, read_arrays, write_arrays, write_card
+from mark.predictors.expert import LEVELS, Floats, Ints, Series
+from mark.predictors.lstm.quantile.features import HOUR, build_inputs, season_of
+from mark.predictors.lstm.quantile.forward_pass import QuantileForward, QuantileWeights
+from mark.predictors.lstm.quantile.settings import QuantileSettings
+from mark.predictors.lstm.quantile.trained_networks import ModelCard, drop, read_arrays, write_arrays, write_card
 
 NAME = "lstm"
 FORMAT = 2
@@ -108,7 +108,7 @@ def _train(
     series: Series, settings: QuantileSettings, seed: int, path: Path | None, progress: Callable[[float], None]
 ) -> dict[str, Any]:
     """Train one network and keep it; with a path, on from the checkpoint beside it."""
-    from predictors.lstm.quantile.training import train_quantiles  # noqa: PLC0415 - needs torch
+    from mark.predictors.lstm.quantile.training import train_quantiles  # noqa: PLC0415 - needs torch
 
     began = time.perf_counter()
     beside = path.with_suffix(".part.npz") if path else None

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from predictors.expert import LEVELS, Floats, Ints, Series
-from predictors.lstm.quantile.features import FARTHEST, HOUR, LOCAL, SLOTS, Inputs, build_inputs, season_of
-from predictors.lstm.quantile.forward_pass import (
+from mark.predictors.expert import LEVELS, Floats, Ints, Series
+from mark.predictors.lstm.quantile.features import FARTHEST, HOUR, LOCAL, SLOTS, Inputs, build_inputs, season_of
+from mark.predictors.lstm.quantile.forward_pass import (
     LEAD,
     MEDIAN,
     SKIP,
@@ -31,8 +31,8 @@ from predictors.lstm.quantile.forward_pass import (
     skip_inputs,
     step_inputs,
 )
-from predictors.lstm.quantile.settings import QuantileSettings
-from predictors.lstm.vanilla_training import alone
+from mark.predictors.lstm.quantile.settings import QuantileSettings
+from mark.predictors.lstm.vanilla_training import alone
 
 GRADIENT_NORM = 1.0
 RIDGE = 1e-3

@@ -9,7 +9,7 @@ import litserve
 import numpy as np
 import torch
 
-from models.digits import Digits
+from mark.models.digits import Digits
 from scripts.bench.peers import MAX_BATCH, MAX_WAIT_S
 
 

@@ -10,7 +10,7 @@ from mlserver import MLModel, MLServer, ModelSettings, Settings
 from mlserver.codecs import NumpyCodec
 from mlserver.types import InferenceRequest, InferenceResponse, MetadataTensor
 
-from models.digits import Digits
+from mark.models.digits import Digits
 from scripts.bench.peers import MAX_BATCH, MAX_WAIT_S
 
 

@@ -151,7 +151,7 @@ def test_what_the_function_learned_with_torch_is_used_without_torch(
         (tmp_path / name).write_bytes(content)
 
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "predictors.lstm.vanilla_training", raising=False)
+    monkeypatch.delitem(sys.modules, "mark.predictors.lstm.vanilla_training", raising=False)
     made = build_forecaster(order.forecaster, ForecasterSetup(history=history, seed=1, cache_dir=tmp_path))
     forecast = made.forecast(history, 60)
     assert forecast.degraded is None

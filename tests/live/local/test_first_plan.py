@@ -15,7 +15,7 @@ from mark.live.models import LiveModel, make_live_models
 
 def digits(**serve: object) -> LiveModel:
     """The shipped digits classifier on demand, as a service would serve it."""
-    backend = {"kind": "python", "target": "models.digits:Digits"}
+    backend = {"kind": "python", "target": "mark.models.digits:Digits"}
     served = {"model": "digits", "backend": backend, "market": "on-demand", **serve}
     (model,) = make_live_models(Settings.model_validate({"service": {"serve": [served]}}))
     return model
@@ -49,7 +49,10 @@ def test_models_that_share_an_instance_pay_for_it_once() -> None:
     """Lambda answers nothing, so each has to be somewhere."""
     served = [
         {"model": name, "backend": {"kind": "python", "target": target}, "expected_rps": 5}
-        for name, target in (("digits", "models.digits:Digits"), ("transformer", "models.transformer:Polarity"))
+        for name, target in (
+            ("digits", "mark.models.digits:Digits"),
+            ("transformer", "mark.models.transformer:Polarity"),
+        )
     ]
     settings = Settings.model_validate(
         {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -61,26 +62,27 @@ def answer(target: str, folder: Path) -> object:
     return make_model(target, folder).predict({"x": [[1.0]]})["y"].tolist()
 
 
-@pytest.mark.parametrize("name", ["pkg", "models", "predictors", "lambda_handlers"])
 @pytest.mark.parametrize("init", [True, False])
-def test_a_package_of_the_folder_is_imported_whatever_it_is_called(tmp_path, name, init):
-    folder = package(tmp_path, name, init=init)
+def test_a_package_of_the_folder_is_imported_by_name_and_by_file(tmp_path, init):
+    folder = package(tmp_path, "pkg", init=init)
 
-    assert answer(f"{name}.hand:Hand", folder) == [[3.0]]
-    assert answer(f"{name}/hand.py:Hand".replace(name, str(folder / name), 1), folder) == [[3.0]]
+    assert answer("pkg.hand:Hand", folder) == [[3.0]]
+    assert answer(f"{folder}/pkg/hand.py:Hand", folder) == [[3.0]]
 
 
-def test_ours_come_back_when_other_code_is_loaded(tmp_path):
+def test_an_installed_package_of_the_same_name_comes_back_when_other_code_is_loaded(tmp_path):
     package(tmp_path, "models")
-    package(tmp_path, "predictors")
-    before, found = list(sys.path), list(sys.meta_path)
+    (tmp_path / "mark" / "models").mkdir(parents=True)
+    (tmp_path / "mark" / "models" / "digits.py").write_text("raise RuntimeError('not the MArk that runs')\n")
+    before, found, other = list(sys.path), list(sys.meta_path), import_module("models")
     assert answer("models.hand:Hand", tmp_path) == [[3.0]]
-    digits = load_model("models.digits:Digits", tmp_path)  # not in the folder: the shipped one
+    digits = load_model("mark.models.digits:Digits", tmp_path)
 
-    assert digits.__module__ == "models.digits"
-    assert load_forecaster("last-value").__module__ == "predictors.naive"
+    assert digits.__module__ == "mark.models.digits"
+    assert load_forecaster("last-value").__module__ == "mark.predictors.naive"
+    assert import_module("models") is other
     assert answer("models.hand:Hand", tmp_path) == [[3.0]]
-    assert load_forecaster("predictors.naive:LastValue").__name__ == "LastValue"
+    assert load_forecaster("mark.predictors.naive:LastValue").__name__ == "LastValue"
     assert (sys.path, sys.meta_path) == (before, found)
 
 
@@ -129,7 +131,7 @@ from pathlib import Path
 from mark.plugins.load import make_model, load_forecaster
 sys.path[:] = [path for path in sys.path if path]
 own = make_model("models.hand:Hand", Path(".")).predict({"x": [[1.0]]})["y"].tolist()
-shipped = make_model("models.digits:Digits", Path(".")).inputs[0].name
+shipped = make_model("mark.models.digits:Digits", Path(".")).inputs[0].name
 print(json.dumps([own, shipped, load_forecaster("last-value").__module__]))
 """
 
@@ -141,4 +143,4 @@ def test_ours_and_a_user_s_models_live_in_one_process(tmp_path):
     )
 
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [[[3.0]], "image", "predictors.naive"]
+    assert json.loads(done.stdout) == [[[3.0]], "image", "mark.predictors.naive"]

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from mark.domain.fleet import Role
+from mark.models.digits import Digits
 from mark.ports import InferReply, InferRequest
 from mark.protocols.oip.bodies import compose_infer, parse_infer_reply
 from mark.serving.agent.process import serve_agent
 from mark.serving.agent.tenant import AgentConfig
 from mark.serving.backends.oip_server import OipBackend
-from models.digits import Digits
 from scripts.bench.peers import MLSERVER, NoPeers, peers_python, start_peer
 from tests.serving.harness import live, run, served
 

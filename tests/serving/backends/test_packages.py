@@ -30,7 +30,7 @@ class Model:
     outputs = (TensorSpec(name="y", datatype="FP32", shape=(-1, 1)),)
 
     def predict(self, tensors):
-        others = [name for name in ("pydantic", "pytest", "models") if find_spec(name)]
+        others = [name for name in ("pydantic", "pytest") if find_spec(name)]
         return {"y": tensors["x"][:, :1] * (shade.FACTOR + 1000 * len(others))}
 """
 

@@ -15,15 +15,15 @@ import pytest
 
 from mark.domain.errors import BadRequest, Misconfigured
 from mark.domain.tensor import TensorSpec
+from mark.models.digits import Digits
+from mark.models.digits.data import digits
+from mark.models.transformer import Polarity
 from mark.offline.own_model import profile
 from mark.offline.own_model.profile import ProfileOptions
 from mark.protocols.oip.bodies import compose_infer
 from mark.service_spec import BackendSpec
 from mark.serving.backends.factory import make_backend
 from mark.serving.backends.python import PythonBackend
-from models.digits import Digits
-from models.digits.data import digits
-from models.transformer import Polarity
 from tests.serving.backends.asks import INPUTS, OUTPUTS, ask, error, invocation, outputs, run, tensor, wrong
 from tests.serving.harness import served
 from tests.waiting import PATIENCE_S
