@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EMPTY := out/wheel/env
+TOOLS := out/wheel/tools
 PROSE := out/prose
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Times of files in wheels: a commit gives the same bytes whenever and wherever it is built.
+export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct)
 
 .PHONY: setup demo test test-all wheel site bench acceptance fidelity rehearse-rollout golden catalog docs prose format clean
 setup: $(READY)
@@ -36,13 +39,20 @@ test-all: setup
 	$(BIN)/pytest tests/end_to_end
 	$(BIN)/pytest -n 2 --hypothesis-profile=new --ignore tests/end_to_end
 
-# The wheel, installed with all that it asks of the index into an empty environment, and tried from an empty folder:
+# What goes to the index: the wheel of this folder, and byte for byte the same of the source archive; metadata (twine)
+# and contents checked. Then the wheel, installed with all that it asks of the index into an empty environment, and tried from an empty folder:
 # alone, with the extra local, then along docs/first-report.md, whose model needs scikit-learn, then with the extra
 # infra.
 wheel:
 	rm -rf out/wheel build
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install -q build twine check-wheel-contents
+	$(TOOLS)/bin/python -m build -o out/wheel/dist . > out/wheel/build.log
+	$(TOOLS)/bin/twine check --strict out/wheel/dist/*
+	$(TOOLS)/bin/check-wheel-contents out/wheel/dist/*.whl
 	$(PYTHON) -m venv $(EMPTY)
 	$(EMPTY)/bin/pip wheel -q --no-deps -w out/wheel .
+	cmp out/wheel/*.whl out/wheel/dist/*.whl
 	$(EMPTY)/bin/pip install -q --no-compile out/wheel/*.whl
 	$(EMPTY)/bin/python -m scripts.try_wheel base
 	$(EMPTY)/bin/pip install -q --no-compile "$$(ls out/wheel/*.whl)[local]"

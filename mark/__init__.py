@@ -2,7 +2,6 @@
 
 from importlib import import_module
 
-__version__ = "0.1.0"
 _OF_API = (
     "MarkError",
     "Misconfigured",
@@ -23,6 +22,8 @@ __all__ = ["__version__", *_OF_API]  # noqa: PLE0604 - they are texts
 
 def __getattr__(name: str) -> object:
     # agents and commands import this, too: what replays need is imported when it is asked for
+    if name == "__version__":  # of git's tags, when it was installed
+        return import_module("importlib.metadata").version("mark-serving")
     if name not in _OF_API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

