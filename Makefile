@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Times of files in wheels: a commit gives the same bytes whenever and wherever it is built.
 export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct)
 
-.PHONY: setup demo test test-all wheel site bench acceptance fidelity rehearse-rollout golden catalog docs prose format clean
+.PHONY: setup demo test test-all wheel lock sbom site bench acceptance fidelity rehearse-rollout golden catalog docs prose format clean
 setup: $(READY)
 
 # torch comes first and by itself: any other order may pull its CUDA build.
@@ -61,6 +61,21 @@ wheel:
 	$(EMPTY)/bin/python -m scripts.try_wheel first-report
 	$(EMPTY)/bin/pip install -q --no-compile "$$(ls out/wheel/*.whl)[infra]"
 	$(EMPTY)/bin/python -m scripts.try_wheel rollout
+
+# What the nodes' image installs, by version and hash.
+lock: setup
+	$(BIN)/python -m scripts.lock_image
+
+# What is in the nodes' image beside Python and Debian: a bill of materials (CycloneDX), and the licences as a table.
+sbom:
+	rm -rf out/sbom
+	$(PYTHON) -m venv out/sbom/env
+	out/sbom/env/bin/pip install -q --no-compile --no-deps --require-hashes -r infra/image/requirements.txt
+	out/sbom/env/bin/pip install -q --no-compile --no-deps .
+	$(PYTHON) -m venv out/sbom/tools
+	out/sbom/tools/bin/pip install -q cyclonedx-bom pip-licenses
+	out/sbom/tools/bin/cyclonedx-py environment --output-reproducible -o out/sbom/mark.cdx.json out/sbom/env
+	out/sbom/tools/bin/pip-licenses --python out/sbom/env/bin/python --output-file out/sbom/licences.txt
 
 bench: setup
 	$(BIN)/python -m scripts.bench.processes

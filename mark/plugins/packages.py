@@ -77,11 +77,11 @@ def install(
     place = place_of(requirements, into, on_instances=on_instances)
     for kind in kinds or (kind_here(),):
         if not (place / kind).is_dir():
-            _install(name, requirements, place / kind, _for_instances(kind) if on_instances else ())
+            _install(name, requirements, place / kind, for_instances(kind) if on_instances else ())
     return place
 
 
-def _for_instances(kind: str) -> tuple[str, ...]:
+def for_instances(kind: str) -> tuple[str, ...]:
     """Options by which pip takes wheels for the image of instances, whatever this machine is."""
     wheels = WHEELS[kind]
     platforms = [f"manylinux_2_{minor}_{wheels}" for minor in GLIBC] + [f"manylinux2014_{wheels}"]

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from mark.aws.resources import RUNTIME, handler_of
 from mark.deployment.images import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
@@ -17,6 +19,7 @@ from mark.extras import EXTRAS
 from mark.infra.user_data import SCRATCH
 from mark.live.processes import cloud_controller
 from mark.plugins.load import forecaster_names
+from scripts.lock_image import requirements
 
 DOCS = FOLDER.parents[2] / "docs"
 BUILD_ARG = re.compile(r"--build-arg (\w+)=")
@@ -118,3 +121,13 @@ def test_the_page_names_arguments_and_files_that_there_are() -> None:
     for file, flags in files:
         assert (FOLDER.parents[1] / file).is_file()
         assert all(flag in flags for flag in LAMBDA_TAKES) == (Path(file).name == FOR_FUNCTIONS)
+
+
+def test_the_lock_has_what_pyproject_asks_for() -> None:
+    lines = (FOLDER / "requirements.txt").read_text(encoding="utf-8").splitlines()[1:]
+    locked = {
+        canonicalize_name(name): version for name, _, version in (x.split()[0].partition("==") for x in lines)
+    }
+    for asked in map(Requirement, requirements()):
+        assert asked.specifier.contains(locked[canonicalize_name(asked.name)]), asked
+    assert all(" --hash=sha256:" in line for line in lines)
