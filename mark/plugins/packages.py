@@ -112,7 +112,9 @@ def _install(name: str, requirements: Path, place: Path, options: Iterable[str])
 
 def _installer() -> tuple[str, ...]:
     if find_spec("pip") is None:
-        raise Misconfigured(f"a model has a {REQUIREMENTS}, and this Python has no pip: python -m ensurepip")
+        raise Misconfigured(
+            f"a model has a {REQUIREMENTS}, and this Python has no pip: {sys.executable} -m ensurepip"
+        )
     pip = (sys.executable, "-m", "pip", "install", "-q", "--no-input", "--disable-pip-version-check")
     return (*pip, "--no-warn-script-location")
 
