@@ -7,8 +7,6 @@ EMPTY := out/wheel/env
 TOOLS := out/wheel/tools
 PROSE := out/prose
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Times of files in wheels: a commit gives the same bytes whenever and wherever it is built.
-export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct)
 
 .PHONY: setup demo test test-all wheel lock sbom site bench acceptance fidelity rehearse-rollout golden catalog docs prose format clean
 setup: $(READY)
@@ -39,10 +37,11 @@ test-all: setup
 	$(BIN)/pytest tests/end_to_end
 	$(BIN)/pytest -n 2 --hypothesis-profile=new --ignore tests/end_to_end
 
-# What goes to the index: the wheel of this folder, and byte for byte the same of the source archive; metadata (twine)
-# and contents checked. Then the wheel, installed with all that it asks of the index into an empty environment, and tried from an empty folder:
-# alone, with the extra local, then along docs/first-report.md, whose model needs scikit-learn, then with the extra
-# infra.
+# What goes to the index: the wheel of this folder, and byte for byte the same of the source archive, with the commit's
+# time; metadata (twine) and contents are checked. Then the wheel, installed with all that it asks of the index into an
+# empty environment, and tried from an empty folder: alone, with the extra local, then along docs/first-report.md, whose
+# model needs scikit-learn, then with the extra infra.
+wheel: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
 wheel:
 	rm -rf out/wheel build
 	$(PYTHON) -m venv $(TOOLS)
