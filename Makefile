@@ -46,7 +46,7 @@ wheel:
 	rm -rf out/wheel build
 	$(PYTHON) -m venv $(TOOLS)
 	$(TOOLS)/bin/pip install -q build twine check-wheel-contents
-	$(TOOLS)/bin/python -m build -o out/wheel/dist . > out/wheel/build.log
+	$(TOOLS)/bin/python -m build -o out/wheel/dist . > out/wheel/build.log 2>&1
 	$(TOOLS)/bin/twine check --strict out/wheel/dist/*
 	$(TOOLS)/bin/check-wheel-contents out/wheel/dist/*.whl
 	$(PYTHON) -m venv $(EMPTY)
