@@ -66,7 +66,7 @@ def begins_with_a_file(there: RehearsalFolder) -> str:
 def builds_what_the_deploy_asks_for(there: RehearsalFolder) -> str:
     """A deploy without bundles says the exact command; they are built for the Python that ministack runs."""
     said = there.run("deploy", "--yes", expect=2)
-    found = re.search(r"`(\S+ -P -m infra\.bundles\.build .*?)` makes it", said)
+    found = re.search(r"`(\S+ -P -m mark\.infra\.bundles\.build .*?)` makes it", said)
     check(found is not None, f"the command is said: {said}")
     assert found is not None
     built = there.call("bash", "-c", f"{found[1]} --runtime here")

@@ -99,7 +99,7 @@ def builds_what_the_deploy_asks_for(there: RehearsalFolder) -> str:
     """A deploy without bundles says what differs, and the command that builds them."""
     said = _page(there, DEPLOY, "--yes", expect=2)
     check("service.serve: digits" in said and "rollout.nodes: 1" in said, f"what differs is said: {said}")
-    found = re.search(r"`(\S+ -P -m infra\.bundles\.build .*?)` makes it", said)
+    found = re.search(r"`(\S+ -P -m mark\.infra\.bundles\.build .*?)` makes it", said)
     check(found is not None, f"the command is said: {said}")
     assert found is not None
     there.call("bash", "-c", f"{found[1]} interruption orphans probe warm --runtime here")
