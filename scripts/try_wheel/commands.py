@@ -92,6 +92,14 @@ packages = {one.name for one in metadata.distributions()} - {"pip", "setuptools"
 size = sum(file.stat().st_size for file in Path(sysconfig.get_path("purelib")).rglob("*") if file.is_file())
 print(f"{len(packages)} packages, {size / 1e6:.0f} MB with pip")
 """
+AGENT = """
+import time
+begun = time.perf_counter()
+import mark.live.processes.agent
+took = time.perf_counter() - begun
+(peak,) = (line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(f"an agent's import: {took:.2f} s, {int(peak) / 1024:.0f} MiB")
+"""
 BASE: tuple[tuple[str, ...], ...] = (
     ("--help",),
     ("simulate", "--help"),
@@ -125,7 +133,8 @@ def try_base(there: Installation) -> list[str]:
         there.mark(*words, "--config", "rollout.yaml", refused="Unable to locate credentials")
     return [
         *done,
-        "an agent, a gateway",
+        "a gateway",
+        there.call("-c", AGENT).strip(),
         "mark simulate, up and synth say which extra they need",
         "mark init, mark profile",
         "mark try and mark destroy, up to their first call to AWS",
