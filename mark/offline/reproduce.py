@@ -24,8 +24,10 @@ def reproduce_study(
         raise unknown("study", name, STUDIES)
     if pairs is not None and not name.startswith("hetsev-fig"):
         raise Misconfigured(f"{name} reads no pairs: leave out --pairs, or name hetsev-fig5, -fig6 or -fig7")
-    if others and name != "fang-loads":
-        raise Misconfigured(f"{name} judges on no other trace: leave out --others, or name fang-loads")
+    if others and not name.endswith("-loads"):
+        raise Misconfigured(
+            f"{name} judges on no other trace: leave out --others, or name fang-loads or superserve-loads"
+        )
     with progress() as report:
         report(f"reproducing {name}", 0.0)
         study = STUDIES[name](study_context(settings, pairs=pairs, others=others, report=report))

@@ -217,6 +217,17 @@ LISTED: tuple[FigureRow, ...] = (
     FigureRow(paper="superserve", name="figure 9", study="superserve-fig9", differs="latencies and rates assumed"),
     FigureRow(paper="superserve", name="figure 10", study="superserve-fig10", differs="a Twitter day for Azure's"),
     *(
+        FigureRow(
+            paper="superserve",
+            name=f"three loads{rule}",
+            study="superserve-loads",
+            differs="not in the paper: two supernets trained here, five fixed models of the front, three seeds",
+            quantities=("attained", "attained_spread", "accuracy", "over_best_fixed", "dominated_by"),
+            where={"policy": policy},
+        )
+        for rule, policy in (("", "slackfit"), (", SlackFit", "slackfit-published"))
+    ),
+    *(
         FigureRow(paper="fang", name=f"table {number}", study=study, differs=_OTHER_LOAD, quantities=(quantity,))
         for number, study, quantity in (
             (2, "fang-table2", "quality"),

@@ -27,6 +27,7 @@ from mark.studies.superserve.fig9 import superserve_fig9
 from mark.studies.superserve.fig10 import superserve_fig10
 from mark.studies.superserve.fig11 import superserve_fig11
 from mark.studies.superserve.fig11b import superserve_fig11b
+from mark.studies.superserve.loads import superserve_loads
 from mark.studies.table5 import mark_table5
 
 __all__ = ["STUDIES", "Study", "StudyContext"]
@@ -51,6 +52,7 @@ STUDIES: dict[str, Callable[[StudyContext], Study]] = {
     "superserve-fig11": superserve_fig11,
     "superserve-fig11b": superserve_fig11b,
     "superserve-appb": superserve_appb,
+    "superserve-loads": superserve_loads,
     "fang-table2": fang_table2,
     "fang-table4": fang_table4,
     "fang-loads": fang_loads,

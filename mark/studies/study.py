@@ -75,8 +75,8 @@ _UNITS = {
         "chosen_qps",
     ),
     "%": ("gap_percent", "mean_cut_percent", "p50_cut_percent", "p99_cut_percent", "percent_of_space"),
-    "percent": ("accuracy", "fewer_actions_percent", "small_percent"),
-    "points": ("most_over_cheapest", "over_cheapest"),
+    "percent": ("accuracy", "accuracy_spread", "fewer_actions_percent", "small_percent"),
+    "points": ("most_over_cheapest", "over_best_fixed", "over_cheapest"),
     "pools": ("evaluations", "until_best"),
     "requests": ("mean_batch",),
     "x": (

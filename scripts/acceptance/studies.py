@@ -23,9 +23,17 @@ from scripts.acceptance.loads import AZURE, TWITTER, WORLD_CUP, data_folder
 from scripts.acceptance.results import ROOT, clean_commit, refuse
 
 PAGE, MEASURED = ROOT / "docs" / "studies.md", ROOT / "docs" / "studies.csv"
-TRACES = {"mark-table5": TWITTER, "mark-ratio": TWITTER, "superserve-fig10": TWITTER}
+TRACES = {
+    "mark-table5": TWITTER,
+    "mark-ratio": TWITTER,
+    "superserve-fig10": TWITTER,
+    "superserve-loads": WORLD_CUP,
+}
 """Traces that studies are measured with; every study of Fang et al. needs days."""
-OTHERS = {"fang-loads": (TWITTER, *AZURE.values(), "alibaba_lora_requests_1min.csv.gz")}
+OTHERS = {
+    "fang-loads": (TWITTER, *AZURE.values(), "alibaba_lora_requests_1min.csv.gz"),
+    "superserve-loads": (TWITTER, AZURE["chat"]),
+}
 """Further traces that a study judges on."""
 LISTED = 4
 """So many values of a quantity are listed; of more the least and the greatest."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
+from mark.catalog.load import load_variants
 from mark.domain.errors import Misconfigured
+from mark.domain.models.variants import Variant, VariantTable
 from mark.simulator.traces.trace import Trace
 from mark.studies.study import StudyContext
 from mark.studies.superserve.appb import superserve_appb
@@ -17,6 +20,7 @@ from mark.studies.superserve.fig9 import superserve_fig9
 from mark.studies.superserve.fig10 import MEAN_RPS, PEAK_RPS, compressed_rates, superserve_fig10
 from mark.studies.superserve.fig11 import superserve_fig11
 from mark.studies.superserve.fig11b import superserve_fig11b
+from mark.studies.superserve.loads import front_models, superserve_loads
 from mark.studies.superserve.optimum import optimum_rows
 from tests.studies.documents import check_study, value
 
@@ -125,3 +129,33 @@ def test_appendix_b(context: StudyContext) -> None:
     assert attained == sorted(attained, reverse=True)
     assert attained[2] >= 0.99 > attained[3]
     assert any("6 workers, 30 ms" in text for text in document["assumptions"])
+
+
+def test_fixed_models_stand_on_the_front_evenly_with_both_ends() -> None:
+    full_ms = {"a": (4, 0.1), "slow": (9, 0.2), "b": (5, 0.3), "c": (6, 0.4), "d": (7, 0.5), "as fast": (4, 0.05)}
+    ordered = sorted(full_ms, key=lambda name: full_ms[name][1])
+    table = VariantTable(
+        model="m",
+        variants=tuple(Variant(name, full_ms[name][1]) for name in ordered),
+        latency_s={"t": tuple((0.001, full_ms[name][0] / 1000) for name in ordered)},
+    )
+
+    assert front_models(table, "t") == ("a", "b", "c", "d")
+    assert front_models(table, "t", 2) == ("a", "d")
+
+
+@pytest.mark.slow
+def test_three_loads_beside_five_fixed_models(context: StudyContext) -> None:
+    others = (replace(WAVES, name="more waves", rates_rps=WAVES.rates_rps[::-1]),)
+    study = superserve_loads(replace(context, trace=WAVES, others=others), replace(SHORT, workers=1), seeds=2)
+    document = check_study(study)
+
+    for model, load in product(("supernet", "supernet-text"), ("waves", "more waves")):
+        where = {"model": model, "load": load}
+        assert value(document, "dominated_by", policy=OURS, **where) == 0
+        table = load_variants(model)
+        assert table is not None
+        fixed = front_models(table, "c5.large")
+        accuracies = [value(document, "accuracy", policy=f"fixed-full:{one}", **where) for one in fixed]
+        assert len(accuracies) == 5
+        assert accuracies == sorted(accuracies)

@@ -39,6 +39,7 @@ STUDIES = (
     "superserve-fig11",
     "superserve-fig11b",
     "superserve-appb",
+    "superserve-loads",
     "fang-table2",
     "fang-table4",
     "fang-loads",
@@ -71,7 +72,9 @@ def reproduce(
     others: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="Another trace to judge on, for fang-loads; repeat it for more.  [default: none]"
+            metavar="FILE",
+            help="Another trace to judge on, for fang-loads and superserve-loads; repeat it for more.  "
+            "[default: none]",
         ),
     ] = None,
     seed: given.Seed = None,

@@ -159,10 +159,10 @@ def ratio(runs: Mapping[str, VariantRun], name: str, other: str) -> float | None
     return runs[name].attained / runs[other].attained if runs[other].attained else None
 
 
-def dominating(runs: Mapping[str, VariantRun], name: str) -> list[str]:
+def dominating(runs: Mapping[str, VariantRun], name: str, rivals: Iterable[str] = RIVALS) -> list[str]:
     """Rivals that are no worse than a policy in attainment and accuracy, and better in one."""
     found = (runs[name].attained, runs[name].accuracy or 0.0)
-    pairs = {one: (runs[one].attained, runs[one].accuracy or 0.0) for one in RIVALS}
+    pairs = {one: (runs[one].attained, runs[one].accuracy or 0.0) for one in rivals}
     return [one for one, it in pairs.items() if it != found and it[0] >= found[0] and it[1] >= found[1]]
 
 
