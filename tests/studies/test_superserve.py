@@ -46,6 +46,8 @@ def test_figure_8(context: StudyContext) -> None:
     ours, published = (value(document, "attained", policy=policy, **heaviest) for policy in (OURS, SLACKFIT))
     assert min(ours, published) >= 0.99 > value(document, "attained", policy="maxbatch", **heaviest)
     assert any("assumed" in text for text in document["assumptions"])
+    for quantity in ("maxbatch_lost", "over_maxacc"):
+        assert value(document, quantity, lambda_v=5550, noise="none") > 0
     assert superserve_fig8(context, SHORT).document() == document
 
 
@@ -128,6 +130,7 @@ def test_appendix_b(context: StudyContext) -> None:
     ]
     assert attained == sorted(attained, reverse=True)
     assert attained[2] >= 0.99 > attained[3]
+    assert attained == [value(document, "attained_alone", subnet=f"s{number}") for number in range(1, 7)]
     assert any("6 workers, 30 ms" in text for text in document["assumptions"])
 
 

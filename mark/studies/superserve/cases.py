@@ -37,11 +37,6 @@ FULL_PREFIX = f"{VariantRule.FULL}:"
 RIVALS = (str(VariantRule.MAXBATCH), str(VariantRule.MAXACC))
 NOISES = {"none": 0.0, "rough": ROUGH.service_cv}
 """Coefficient of variation of a batch's time, by name: the rough world's is the larger."""
-CLAIMS = {
-    str(VariantRule.MAXBATCH): "section 6.4: MaxBatch's attainment falls as the arrivals' CV^2 rises",
-    str(VariantRule.MAXACC): "section 6.4: MaxAcc cannot keep up with the trace",
-}
-GAIN_CLAIM = "section 6.2.1: 4.33 points above INFaaS and Clipper+ at an attainment of 0.9999"
 QUANTITIES = (
     "attained",
     "accuracy",
@@ -90,12 +85,12 @@ class Case:
             for name, run in runs.items():
                 where = (*self.where, ("noise", noise), ("policy", name))
                 percent = None if run.accuracy is None else 100 * run.accuracy
-                yield Row(where, "attained", run.attained, claim=CLAIMS.get(name))
+                yield Row(where, "attained", run.attained)
                 yield Row(where, "accuracy", percent)
                 yield Row(where, "mean_batch", run.mean_batch)
             for name in (OURS, SLACKFIT):
                 where = (*self.where, ("noise", noise), ("policy", name))
-                yield Row(where, "over_cheapest", points(runs, name), claim=GAIN_CLAIM)
+                yield Row(where, "over_cheapest", points(runs, name))
                 twin = same_accuracy(runs, name)
                 yield Row(
                     where,
@@ -172,8 +167,12 @@ def _summary(cases: tuple[Case, ...], scope: Scope, published: Published) -> Ite
         where = (("noise", noise), ("policy", name))
         printed = published if name == SLACKFIT else Published(attained=None)
         runs = [case.runs[noise] for case in cases]
-        # A case that no single variant can serve says nothing about the choice among them.
-        kept = [one for one in runs if max(run.attained for run in _alone(one)) >= scope.slo.target]
+        # A case that no single variant can serve says little about the choice among them.
+        able = [one for one in runs if max(run.attained for run in _alone(one)) >= scope.slo.target]
+        said = (
+            f"in which some variant alone attains {scope.slo.target:g}" if able else "none of which one can serve"
+        )
+        kept = able or runs
         twins = [(one, same_accuracy(one, name)) for one in kept]
         ratios = [found for one, twin in twins if twin and (found := ratio(one, name, twin)) is not None]
         gained = [found for one in kept if (found := points(one, name)) is not None]
@@ -182,7 +181,7 @@ def _summary(cases: tuple[Case, ...], scope: Scope, published: Published) -> Ite
             "least_attained",
             min((one[name].attained for one in kept), default=None),
             published=printed.attained,
-            notes=(f"{len(kept)} of {len(runs)} cases, in which some variant alone attains {scope.slo.target:g}",),
+            notes=(f"{len(kept)} of {len(runs)} cases, {said}",),
         )
         yield Row(where, "most_over_cheapest", max(gained, default=None), published=printed.points)
         yield Row(where, "most_over_same_accuracy", max(ratios, default=None), published=printed.ratio)
