@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, pairwise, product
 from statistics import fmean
 from typing import Literal, NamedTuple
 
@@ -178,6 +178,12 @@ class TrainedSupernet:
     six: tuple[str, ...]
     six_bytes: int
     subnets: tuple[Subnet, ...]
+
+    @property
+    def rising(self) -> int:
+        """Number of subnets of the front that are more accurate than all cheaper ones; the cheapest is one."""
+        most = accumulate((subnet.accuracy for subnet in self.subnets), max)
+        return 1 + sum(later > earlier for earlier, later in pairwise(most))
 
     @property
     def mean_accuracy(self) -> float:

@@ -13,7 +13,12 @@ ABOUT_SIX = "six subnets evenly spaced in cost from the smallest to the largest"
 
 
 def sentences(trained: TrainedSupernet, actuation: Actuation) -> Iterator[str]:
-    """Measurements of the supernet: statistics, equality, switching, memory."""
+    """Measurements of the supernet: its front, statistics, equality, switching, memory."""
+    yield (
+        f"front: by cost and mean loss on the {trained.chosen:,} examples that chose it; on the "
+        f"{trained.judged:,} that judge it {trained.rising} of the {len(trained.subnets)} are more accurate than "
+        "all cheaper ones"
+    )
     if trained.statistics_bytes:
         yield (
             f"SubnetNorm: {_percent(trained.mean_accuracy)} right on average over the front with statistics of "
