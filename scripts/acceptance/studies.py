@@ -190,7 +190,8 @@ def _cells(row: FigureRow, found: MeasuredRow | None) -> tuple[str, ...]:
     differs = row.differs or "see what the command prints"
     if found is None:
         return row.name, "", "not measured", differs, command, ""
-    return row.name, found.published or "drawn only", found.ours, differs, command, found.seconds
+    published = found.published or ("drawn only" if row.is_in_paper else "not in the paper")
+    return row.name, published, found.ours, differs, command, found.seconds
 
 
 if __name__ == "__main__":
