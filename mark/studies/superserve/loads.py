@@ -125,8 +125,8 @@ def _assumptions(scope: Scope, seeds: int) -> tuple[str, ...]:
             "and its mean as far below as in figure 10. No rule was chosen by these runs."
         ),
         (
-            f"`{FULL_PREFIX}V` is one model alone, which drops whoever has not the time for a full batch, as "
-            f"`{OURS}` does by the fastest; it stands beside that. `fixed:V` and `{SLACKFIT}` drop only whoever "
+            f"`{FULL_PREFIX}V`, beside `{OURS}`, is one model alone. Both drop whoever has not the time for a "
+            f"full batch, `{OURS}` of the fastest. `fixed:V`, beside `{SLACKFIT}`, drops as that does only whoever "
             f"cannot be in time. The {FIXED} stand evenly by rank on the front of time and accuracy, from its "
             "cheapest model to its most accurate."
         ),
