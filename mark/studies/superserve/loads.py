@@ -126,8 +126,8 @@ def _assumptions(scope: Scope, seeds: int) -> tuple[str, ...]:
         ),
         (
             f"`{FULL_PREFIX}V`, beside `{OURS}`, is one model alone. Both drop whoever has not the time for a "
-            f"full batch, `{OURS}` of the fastest. `fixed:V`, beside `{SLACKFIT}`, drops as that does only whoever "
-            f"cannot be in time. The {FIXED} stand evenly by rank on the front of time and accuracy, from its "
+            f"full batch, `{OURS}` of the fastest. `fixed:V`, beside `{SLACKFIT}`, drops only whoever cannot be "
+            f"in time, as that does. The {FIXED} stand evenly by rank on the front of time and accuracy, from its "
             "cheapest model to its most accurate."
         ),
         (
