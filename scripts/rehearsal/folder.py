@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 import re
@@ -107,6 +109,15 @@ class RehearsalFolder:
     def template(self, stack: str) -> Any:
         """The template that a stack was last made from."""
         return self.client("cloudformation").get_template(StackName=stack)["TemplateBody"]
+
+    def node_script(self, stack: str) -> str:
+        """What a node of the stack runs at its first boot; what CloudFormation fills in is not in it."""
+        template = self.template(stack)
+        text = template if isinstance(template, str) else json.dumps(template)
+        packed = re.search(r"<<< (\S+) \| gunzip", text)
+        check(packed is not None, f"{stack} has a start script")
+        assert packed is not None
+        return gzip.decompress(base64.b64decode(packed[1])).decode()
 
 
 def read_until(process: subprocess.Popen[str], pattern: str) -> None:

@@ -185,11 +185,9 @@ def _bucket(there: RehearsalFolder) -> str:
 
 def _environment(there: RehearsalFolder) -> dict[str, str]:
     """What a node's start script says to its controller, as far as it names no resource."""
-    template = there.template(f"mark-{SERVICE}-nodes")
-    text = template if isinstance(template, str) else json.dumps(template)
-    names = "MARK_SETTINGS|MARK_FILES|MARK_VERSIONS"
-    found = {name: str(json.loads(f'"{value}"')) for name, value in re.findall(rf"({names})=(.*?)\\n", text)}
-    return {**found, "MARK_STORE_URL": "rediss+lease://x"}
+    script = there.node_script(f"mark-{SERVICE}-nodes")
+    found = re.findall(r"^(MARK_SETTINGS|MARK_FILES|MARK_VERSIONS)=(.*)$", script, re.MULTILINE)
+    return {**dict(found), "MARK_STORE_URL": "rediss+lease://x"}
 
 
 def _write(path: Path, document: object) -> None:

@@ -142,13 +142,10 @@ def deploys(there: RehearsalFolder) -> str:
 
 def _its_node_can_begin(there: RehearsalFolder) -> None:
     """With what its start script says, and no file of this machine."""
-    template = there.template("mark-mark-nodes")
-    text = template if isinstance(template, str) else json.dumps(template)
-    told = {
-        name: json.loads(f'"{value}"') for name, value in re.findall(r"(MARK_SETTINGS|MARK_FILES)=(.*?)\\n", text)
-    }
-    check(str(there.folder) not in text, "no folder of this machine is in the template")
-    settings, _ = deployed({**told, "MARK_STORE_URL": "rediss+lease://x"})
+    script = there.node_script("mark-mark-nodes")
+    told = re.findall(r"^(MARK_SETTINGS|MARK_FILES)=(.*)$", script, re.MULTILINE)
+    check(str(there.folder) not in script, "no folder of this machine is in the start script")
+    settings, _ = deployed({**dict(told), "MARK_STORE_URL": "rediss+lease://x"})
     [model] = live_models(settings, "")
     check(model.prices.region == _region(there), f"it plans with the region's prices: {model.prices.region}")
 
