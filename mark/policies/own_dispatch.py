@@ -62,7 +62,6 @@ class OwnDecide:
             waited_ms=waited_ms,
             left_ms=rules.slo_ms - waited_ms,
             sizes=asked["row"] + 1,
-            idle=machines["idle"] == 1,
             free_in_ms=np.where(machines["idle"] == 1, 0.0, np.maximum(machines["free_ms"] - now, 0.0)),
             takes_ms=latency_ms[machines["kind"][None, :], asked["row"][:, None]],
         )

@@ -40,12 +40,6 @@ def test_what_packs_pods_is_for_replays() -> None:
         make_live_models(settings)
 
 
-def test_a_dispatch_rule_of_ones_own_is_for_replays() -> None:
-    served = {"model": "inception-v3", "dispatch": "rule.py:Rule", "offerings": {"overflow": False}}
-    with pytest.raises(Misconfigured, match=r"the dispatch rule rule\.py:Rule is for replays"):
-        make_live_models(Settings.model_validate({"service": {"serve": [served]}}))
-
-
 def rates(**trace: str) -> dict[str, float]:
     serve = [{"model": "rm2", "offerings": {"types": ["r5n.large", "c5n.2xlarge"]}}]
     (model,) = make_live_models(Settings.model_validate({"service": {"serve": serve}, "trace": trace}))

@@ -24,9 +24,7 @@ class DispatchRequest:
     left_ms: Floats
     #: shape (requests,), items of each
     sizes: NDArray[np.int64]
-    #: shape (instances,), whether each idles
-    idle: NDArray[np.bool_]
-    #: shape (instances,), ms until each is predicted to be free; 0 where it idles or is overdue
+    #: shape (instances,), ms until each is free: 0 where it idles
     free_in_ms: Floats
     #: shape (requests, instances), ms that each is predicted to take there
     takes_ms: Floats
@@ -62,4 +60,4 @@ def checked_pairs(answer: Iterable[object], request: DispatchRequest) -> list[Pa
 
 def first_come(request: DispatchRequest) -> list[Pair]:
     """Pairs of the oldest requests and the instances that idle, in their order: first come, first served."""
-    return list(zip(range(request.waited_ms.size), np.flatnonzero(request.idle).tolist(), strict=False))
+    return list(zip(range(request.waited_ms.size), np.flatnonzero(request.free_in_ms == 0).tolist(), strict=False))
