@@ -244,7 +244,6 @@ def chosen_central(settings: Settings, *, overflows: bool) -> CentralPolicy | No
     return CentralPolicy(
         rule=rule.rule,
         threshold=rule.threshold,
-        own=rule.own,
         too_late=settings.too_late or (TooLate.OVERFLOW if overflows else TooLate.HOLD),
     )
 

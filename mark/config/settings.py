@@ -459,8 +459,7 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     _anchor_trace(tree.get("trace"), folder)
     if isinstance(tree.get("profiles"), list):
         tree["profiles"] = [_anchored_file(item, folder, ".json") for item in tree["profiles"]]
-    for key in tree.keys() & {"forecaster", "dispatch"}:
-        tree[key] = _anchored_file(tree[key], folder, ".py")
+    tree.update({"forecaster": _anchored_file(tree["forecaster"], folder, ".py")} if "forecaster" in tree else {})
     if isinstance(tree.get("policies"), list):
         tree["policies"] = [_anchored_file(item, folder, ".py") for item in tree["policies"]]
     _anchor_service(tree.get("service"), folder)
@@ -495,7 +494,7 @@ def _anchor_service(service: object, folder: Path) -> None:
             continue
         if isinstance(one.get("profiles"), list):
             one["profiles"] = [_anchored_file(item, folder, ".json") for item in one["profiles"]]
-        for key in one.keys() & {"forecaster", "policy_name", "dispatch"}:
+        for key in one.keys() & {"forecaster", "policy_name"}:
             one[key] = _anchored_file(one[key], folder, ".py")
         if isinstance(one.get("trace"), str):
             one["trace"] = {"file": one["trace"]}

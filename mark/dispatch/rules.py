@@ -22,18 +22,12 @@ LONGEST_SIZE = 9
 
 @dataclass(frozen=True, slots=True)
 class CentralDispatch:
-    """A rule of a central queue. threshold: DeepRecSys' size, above which a query goes to the base type.
-
-    own: where a user's own rule is that decides instead.
-    """
+    """A rule of a central queue. threshold: DeepRecSys' size, above which a query goes to the base type."""
 
     rule: CentralRule
     threshold: int | None = None
-    own: str = ""
 
     def __str__(self) -> str:
-        if self.own:
-            return self.own
         return self.rule.value if self.threshold is None else f"{DRS_PREFIX}{self.threshold}"
 
 
@@ -50,8 +44,7 @@ _NAMED: dict[str, DispatchRule] = {
 def parse_rule(text: str) -> DispatchRule:
     """A dispatch rule by its name; `fixed:NAME` has a variant and `drs:SIZE` a size. Errors: Misconfigured.
 
-    `central:RULE` is a rule that chooses variants, with one queue for all instances; `path/file.py:Name` or
-    `module:Name` a user's own of a central queue, which is not loaded here.
+    `central:RULE` is a rule that chooses variants, with one queue for all instances.
     """
     if text in _NAMED:
         return _NAMED[text]
@@ -72,11 +65,9 @@ def parse_rule(text: str) -> DispatchRule:
                 "drs:64; `mark pool evaluate --dispatch drs --json` finds it (`threshold`)"
             )
         return CentralDispatch(CentralRule.DRS, int(size))
-    if ":" in text:
-        return CentralDispatch(CentralRule.KAIROS, own=text)
     raise unknown("dispatch rule", text, rule_names())
 
 
 def rule_names() -> tuple[str, ...]:
     """All dispatch rules, as a user writes them."""
-    return (*_NAMED, f"{DRS_PREFIX}SIZE", f"{FIXED_PREFIX}VARIANT", "path/file.py:Name")
+    return (*_NAMED, f"{DRS_PREFIX}SIZE", f"{FIXED_PREFIX}VARIANT")

@@ -192,8 +192,6 @@ def _make(settings: Settings, entry: ServedSettings, service: str, known: Mappin
     if controller.standby is not None:
         offerings[controller.standby.offering.name] = controller.standby.offering
     central = chosen_central(settings, overflows=overflow is not None)
-    if central is not None and central.own:
-        raise Misconfigured(f"the dispatch rule {central.own} is for replays (mark simulate): name one of MArk's")
     if central is not None and bundle.variants is not None:
         raise Misconfigured(
             f"{entry.model} has variants, which {central.rule} does not choose: let dispatch name a rule that "

@@ -13,7 +13,6 @@ from mark.catalog.commitment_file import unknown_words
 from mark.config.policies import ALL, chosen_overrides, replayed_central, usable_cache
 from mark.config.settings import Settings
 from mark.dispatch.central.policy import CentralPolicy
-from mark.dispatch.central.queue import CentralCode
 from mark.dispatch.qos import QosRule
 from mark.dispatch.variants import VariantServing
 from mark.domain.commitments.owned import Commitments
@@ -32,7 +31,6 @@ from mark.offline.experiments import (
 from mark.offline.out_folder import OutFolder
 from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
 from mark.policies.bundles import KAIROS
-from mark.policies.own_dispatch import OwnDecide
 from mark.policies.present import Present, parse_present
 from mark.policies.supply import Supply
 from mark.report.formatting import percent
@@ -50,7 +48,6 @@ from mark.simulator.engine.central_plane import CentralServing
 from mark.simulator.engine.compiled import compiled_central_code
 from mark.simulator.engine.data_plane import NO_LAMBDA
 from mark.simulator.experiment import Experiment, OpenJournal, Yardsticks
-from mark.simulator.replay import MOST_FAILURES
 from mark.simulator.workload import Workload
 
 TITLE = "What this traffic costs"
@@ -132,8 +129,7 @@ class Replays:
                     raise
                 tell(f"{policy} is left out: {error}")
                 continue
-            remarks = (*run_remarks(self.settings, experiment, policy), *_failed_decisions(self.serving))
-            result = replace(result, notes=(*remarks, *result.notes))
+            result = replace(result, notes=(*run_remarks(self.settings, experiment, policy), *result.notes))
             runs.append(ComparedRun(result=result, **yardsticks._asdict(), break_even_rps=pays_from_rps))
             yield runs
         if not runs:
@@ -202,20 +198,7 @@ def central_serving(experiment: Experiment, policy: CentralPolicy) -> CentralSer
     """The central queue with its compiled decisions. Misconfigured where Lambda would take part."""
     if experiment.bundle(KAIROS).controller.overflow is not None:
         raise Misconfigured(NO_LAMBDA)
-    if policy.own:
-        return CentralServing(policy, CentralCode(decide=OwnDecide(policy.own)))
     return CentralServing(policy, compiled_central_code(usable_cache()))
-
-
-def _failed_decisions(serving: CentralServing | None) -> tuple[str, ...]:
-    """Why a user's own dispatch rule failed, and how often: first come, first served stood in for it."""
-    if serving is None or not isinstance(serving.code.decide, OwnDecide):
-        return ()
-    failures = serving.code.decide.failures
-    told = [f"dispatch rule: {why} ({count:,} times; first come, first served)" for why, count in failures.items()]
-    others = sum(list(failures.values())[MOST_FAILURES:])
-    more = [f"the dispatch rule failed {others:,} times more, in other ways"] if others else []
-    return (*told[:MOST_FAILURES], *more)
 
 
 def _compare_with_most_accurate(

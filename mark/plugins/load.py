@@ -125,15 +125,6 @@ def make_policy(name: str) -> Policy:
     return cast("Policy", policy)
 
 
-def make_dispatch_rule(name: str) -> object:
-    """The user's own dispatch rule behind a name. Errors: Misconfigured as of `make_policy`."""
-    rule = _made_by(name, "dispatch rule", None)
-    if not callable(getattr(rule, "assign", None)):
-        made = type(rule).__name__
-        raise Misconfigured(f"dispatch rule {name!r} made a {made} without a method assign(request)")
-    return rule
-
-
 def load_model(name: str, folder: Path | None = None) -> Callable[[], PythonModel]:
     """The factory behind a model's `module:attribute` or `path/file.py:Name`; no other model is in force then.
 

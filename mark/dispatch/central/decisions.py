@@ -270,7 +270,7 @@ def begin_lanes(now: float, pool: Pool, rules: Rules, line: Line) -> None:
         lane.first = asked.behind
         counts[IN_LANES] -= 1
         machine.backlog_ms = machine.backlog_ms - asked.takes_ms if asked.behind != NONE else 0.0
-        # as in `start`, which would be handed all arrays once more for each query
+        # as in `_start`, which would be handed all arrays once more for each query
         machine.free_ms = now + latency_ms[machine.kind, asked.row]
         machine.idle = 0
         counts[IDLE] -= 1
@@ -300,13 +300,13 @@ def begin_waiting(now: float, pool: Pool, rules: Rules, line: Line, scratch: Scr
         return
     if counts[WAITING] > 0:
         if rules.too_late != COMMIT:
-            put_too_late_aside(now, pool, rules, line)
+            _put_too_late_aside(now, pool, rules, line)
         _match_queue(now, pool, rules, line, _matching_in(scratch))
     if counts[HELD] > 0 and counts[IDLE] > 0:
-        start_held(now, pool, rules, line)
+        _start_held(now, pool, rules, line)
 
 
-def start_held(now: float, pool: Pool, rules: Rules, line: Line) -> None:
+def _start_held(now: float, pool: Pool, rules: Rules, line: Line) -> None:
     """Start held queries on instances that would idle otherwise: nothing of their version waits for one."""
     counts, places, queries = line.counts, line.places, line.queries
     is_open, candidate_open = counts[WAITING] == 0, counts[WAITING] == 0 and rules.versions > 1
@@ -336,7 +336,7 @@ def start_held(now: float, pool: Pool, rules: Rules, line: Line) -> None:
             places[place % places.size].held = places[(place - 1) % places.size].held
         counts[HELD_FIRST] = (first + 1) % places.size
         counts[HELD] -= 1
-        start(now, query, machine, pool.timing.latency_ms, line)
+        _start(now, query, machine, pool.timing.latency_ms, line)
 
 
 def decide(now: float, pool: Pool, rules: Rules, line: Line, scratch: Scratch) -> None:
@@ -392,8 +392,7 @@ def _leave_lane(number: int, rules: Rules, line: Line) -> None:
         machine.backlog_ms = machine.backlog_ms - gone_ms if lane.first != NONE else 0.0
 
 
-def start(now: float, query: int, machine: int, latency_ms: Floats, line: Line) -> None:
-    """A query starts on an idle instance."""
+def _start(now: float, query: int, machine: int, latency_ms: Floats, line: Line) -> None:
     counts, taken, pair = line.counts, line.machines[machine], line.places[line.counts[STARTED]]
     taken.free_ms = now + latency_ms[taken.kind, line.queries[query].row]
     taken.idle = 0
@@ -454,8 +453,7 @@ def _least_worth(query: int, pool: Pool, line: Line) -> int:
     return best
 
 
-def put_too_late_aside(now: float, pool: Pool, rules: Rules, line: Line) -> None:
-    """What waits and can no longer be in time is held, or leaves the queue."""
+def _put_too_late_aside(now: float, pool: Pool, rules: Rules, line: Line) -> None:
     places, queries, best_ms, kept = line.places, line.queries, pool.best_ms, 0
     for place in range(line.counts[WAITING]):
         query = places[place].waiting
@@ -494,7 +492,7 @@ def _match_queue(now: float, pool: Pool, rules: Rules, line: Line, matching: _Ma
     Up to MOST_MATCHED of both are one assignment. Beyond, queries in order of arrival meet parts of the pool, each
     with its share of every type; a query or instance that got a pair in time takes no further part.
     """
-    counts, machines = line.counts, line.machines
+    counts, machines, places = line.counts, line.machines, line.places
     parts = (machines.size + MOST_MATCHED - 1) // MOST_MATCHED
     counts[MATCHED] += 1
     counts[PARTITIONED] += counts[WAITING] > MOST_MATCHED or parts > 1
@@ -510,17 +508,12 @@ def _match_queue(now: float, pool: Pool, rules: Rules, line: Line, matching: _Ma
                 _match_part(now, version, begin, end, count, pool, rules, line, matching)
         if counts[IDLE] == 0:
             break
-    close_ranks(line)
-
-
-def close_ranks(line: Line) -> None:
-    """Those that wait on move up to the places of those that started: NONE stands there."""
-    places, kept = line.places, 0
-    for place in range(line.counts[WAITING]):
+    kept = 0
+    for place in range(counts[WAITING]):
         if places[place].waiting != NONE:
             places[kept].waiting = places[place].waiting
             kept += 1
-    line.counts[WAITING] = kept
+    counts[WAITING] = kept
 
 
 def _part_of_pool(now: float, version: int, part: int, parts: int, line: Line, matching: _Matching) -> int:
@@ -582,4 +575,4 @@ def _match_part(  # noqa: PLR0913, PLR0917 - compiled code takes no object that 
         line.machines[machine].settled = 1
         if line.machines[machine].idle == 1:
             places[place].waiting = NONE
-            start(now, query, machine, latency_ms, line)
+            _start(now, query, machine, latency_ms, line)

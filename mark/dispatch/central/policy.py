@@ -55,8 +55,6 @@ class CentralPolicy:
     admission_factor: float = 0.98
     #: DeepRecSys' threshold: a larger query goes to the base type; None where hill climbing finds it
     threshold: int | None = None
-    #: where a user's own rule is that decides instead: `path/file.py:Name` or `module:Name`
-    own: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.admission_factor <= 1:
