@@ -21,6 +21,7 @@ INIT_EXAMPLES = (
     "mark init sentiment.onnx --slo-ms 50 --out sentiment",
     "mark init models/ --seconds 2",
     "mark init policy",
+    "mark init dispatch",
 )
 PREDICT_EXAMPLES = (
     "mark predict --model digits",
@@ -35,7 +36,7 @@ def init(
         typer.Argument(
             metavar="[TARGET]",
             help="Your model: path/file.py:Name, module:Name, a file .onnx, .joblib or .pkl, or a folder; or "
-            "the word policy.  [default: none]",
+            "the word policy or dispatch.  [default: none]",
         ),
     ] = None,
     *,
@@ -111,17 +112,21 @@ def init(
     A folder gives one mark.yaml with all its models: each .onnx, .joblib and .pkl file, and each .py file with
     such a class or a function predict. What does not work is left out, and the exit status is 1.
 
-    The word policy gives a policy of your own to start from, for `mark simulate --policy policy.py:HPA`.
+    The word policy gives a policy of your own to start from, for `mark simulate --policy policy.py:HPA`; the word
+    dispatch a dispatch rule.
 
     It loads the model, calls it, measures it here, and writes model.json, profile.json and mark.yaml. On a
     terminal it asks for the objective; elsewhere flags and defaults count.
     """
     read = {"trace": trace, "where": where, "rows": rows, "time": time, "value": value, "tz": tz, "dates": dates}
     settings = given.settings_of({"config": config, **read})
-    from mark.offline.own_model.init import POLICY, write_config, write_policy
+    from mark.offline.own_model.init import TEMPLATES, write_config, write_template
 
-    if target is None or (target == POLICY and not Path(POLICY).exists()):
-        (write_policy if target else write_config)(to, force=force)
+    if target is None:
+        write_config(to, force=force)
+        return
+    if target in TEMPLATES and not Path(target).exists():
+        write_template(target, to, force=force)
         return
     from mark.offline.own_model.init_from_folder import write_models
     from mark.offline.own_model.init_from_target import InitOptions, write_model

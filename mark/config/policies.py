@@ -244,18 +244,19 @@ def chosen_central(settings: Settings, *, overflows: bool) -> CentralPolicy | No
     return CentralPolicy(
         rule=rule.rule,
         threshold=rule.threshold,
+        own=rule.own,
         too_late=settings.too_late or (TooLate.OVERFLOW if overflows else TooLate.HOLD),
     )
 
 
 def replayed_central(settings: Settings) -> CentralPolicy | None:
-    """The central queue of a replay, for the policy `kairos` alone; None where requests are bound on arrival.
+    """The central queue of a replay, for the policy `kairos`; None where requests are bound on arrival.
 
-    Misconfigured where another policy would have it.
+    Other policies beside it keep their own rule. Misconfigured where it is not among them.
     """
     if not isinstance(_chosen_rule(settings), CentralDispatch):
         return None
-    if set(settings.policies) != {KAIROS}:
+    if KAIROS not in settings.policies:
         check_binds_early(settings)
     return chosen_central(settings, overflows=False)
 
@@ -264,9 +265,10 @@ def check_binds_early(settings: Settings) -> None:
     """Refuse a central queue for a replay of fleets, which binds each request when it arrives. Misconfigured."""
     rule = _chosen_rule(settings)
     if isinstance(rule, CentralDispatch):
+        on_pool = "" if rule.own else f"`mark pool evaluate --dispatch {rule.rule}` replays it on a fixed pool, "
         raise Misconfigured(
             f"the dispatch rule {rule} keeps a central queue, which a replay of this fleet does not have: "
-            f"`mark pool evaluate --dispatch {rule.rule}` replays it on a fixed pool, `mark simulate --policy "
+            f"{on_pool}`mark simulate --policy "
             "kairos` on the pool that this policy rents, `--dispatch least-finish` binds early"
         )
 

@@ -281,7 +281,8 @@ class Settings(Part):
         "rule that chooses them: slackfit (the default), slackfit-published, maxbatch, maxacc, fixed:VARIANT, "
         "qos-fixed, qos-heuristic or qos-rl; central: before one of the first five keeps one queue for all "
         "instances (docs/papers.md). A live service "
-        "also knows the rules of a central queue: kairos, fcfs, clockwork or drs:SIZE (docs/papers.md).",
+        "also knows the rules of a central queue: kairos, fcfs, clockwork or drs:SIZE (docs/papers.md); in a "
+        "replay with the policy kairos also your own, path/file.py:Name.",
     )
     qos_policy: Path | None = Field(
         None,
@@ -459,7 +460,8 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     _anchor_trace(tree.get("trace"), folder)
     if isinstance(tree.get("profiles"), list):
         tree["profiles"] = [_anchored_file(item, folder, ".json") for item in tree["profiles"]]
-    tree.update({"forecaster": _anchored_file(tree["forecaster"], folder, ".py")} if "forecaster" in tree else {})
+    for key in tree.keys() & {"forecaster", "dispatch"}:
+        tree[key] = _anchored_file(tree[key], folder, ".py")
     if isinstance(tree.get("policies"), list):
         tree["policies"] = [_anchored_file(item, folder, ".py") for item in tree["policies"]]
     _anchor_service(tree.get("service"), folder)
@@ -494,7 +496,7 @@ def _anchor_service(service: object, folder: Path) -> None:
             continue
         if isinstance(one.get("profiles"), list):
             one["profiles"] = [_anchored_file(item, folder, ".json") for item in one["profiles"]]
-        for key in one.keys() & {"forecaster", "policy_name"}:
+        for key in one.keys() & {"forecaster", "policy_name", "dispatch"}:
             one[key] = _anchored_file(one[key], folder, ".py")
         if isinstance(one.get("trace"), str):
             one["trace"] = {"file": one["trace"]}

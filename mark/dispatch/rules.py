@@ -14,6 +14,7 @@ from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import FREE, VariantRule
 from mark.dispatch.variants import CENTRAL_PREFIX, FIXED_PREFIX, VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
+from mark.plugins.load import own_rule_names
 
 DRS_PREFIX = f"{CentralRule.DRS}:"
 LONGEST_SIZE = 9
@@ -22,12 +23,18 @@ LONGEST_SIZE = 9
 
 @dataclass(frozen=True, slots=True)
 class CentralDispatch:
-    """A rule of a central queue. threshold: DeepRecSys' size, above which a query goes to the base type."""
+    """A rule of a central queue. threshold: DeepRecSys' size, above which a query goes to the base type.
+
+    own: the name of a user's own rule, for which `rule` stands in where it fails.
+    """
 
     rule: CentralRule
     threshold: int | None = None
+    own: str | None = None
 
     def __str__(self) -> str:
+        if self.own is not None:
+            return self.own
         return self.rule.value if self.threshold is None else f"{DRS_PREFIX}{self.threshold}"
 
 
@@ -44,7 +51,8 @@ _NAMED: dict[str, DispatchRule] = {
 def parse_rule(text: str) -> DispatchRule:
     """A dispatch rule by its name; `fixed:NAME` has a variant and `drs:SIZE` a size. Errors: Misconfigured.
 
-    `central:RULE` is a rule that chooses variants, with one queue for all instances.
+    `central:RULE` is a rule that chooses variants, with one queue for all instances. A user's own rule, such as
+    `path/file.py:Name`, is not loaded here.
     """
     if text in _NAMED:
         return _NAMED[text]
@@ -65,9 +73,13 @@ def parse_rule(text: str) -> DispatchRule:
                 "drs:64; `mark pool evaluate --dispatch drs --json` finds it (`threshold`)"
             )
         return CentralDispatch(CentralRule.DRS, int(size))
+    if ":" in text or text in own_rule_names():
+        return CentralDispatch(CentralRule.KAIROS, own=text)
+    if text.endswith(".py"):
+        raise Misconfigured(f"dispatch rule {text!r} lacks a name: write {text}:ClassName")
     raise unknown("dispatch rule", text, rule_names())
 
 
 def rule_names() -> tuple[str, ...]:
     """All dispatch rules, as a user writes them."""
-    return (*_NAMED, f"{DRS_PREFIX}SIZE", f"{FIXED_PREFIX}VARIANT")
+    return (*_NAMED, f"{DRS_PREFIX}SIZE", f"{FIXED_PREFIX}VARIANT", *own_rule_names())

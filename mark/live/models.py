@@ -192,6 +192,11 @@ def _make(settings: Settings, entry: ServedSettings, service: str, known: Mappin
     if controller.standby is not None:
         offerings[controller.standby.offering.name] = controller.standby.offering
     central = chosen_central(settings, overflows=overflow is not None)
+    if central is not None and central.own is not None:
+        raise Misconfigured(
+            f"{central.own} is an own dispatch rule, which only replays run (mark simulate): name one of `mark "
+            "policies`"
+        )
     if central is not None and bundle.variants is not None:
         raise Misconfigured(
             f"{entry.model} has variants, which {central.rule} does not choose: let dispatch name a rule that "

@@ -63,7 +63,7 @@ def list_policies(*, as_json: bool) -> None:
         grid.add_row(item["name"], item["about"])
     show(grid, "")
     show(f"forecasters: {', '.join(forecaster_names())} (or module:attribute, or path/file.py:Name)")
-    show(f"dispatch: {', '.join(rule_names())}")
+    show(f"dispatch: {', '.join(rule_names())} (or module:attribute, or path/file.py:Name)")
 
 
 def list_models(settings: Settings, *, as_json: bool) -> None:

@@ -30,6 +30,7 @@ from mark.offline.experiments import (
 )
 from mark.offline.out_folder import OutFolder
 from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
+from mark.plugins.load import make_rule
 from mark.policies.bundles import KAIROS
 from mark.policies.present import Present, parse_present
 from mark.policies.supply import Supply
@@ -121,7 +122,7 @@ class Replays:
                     overrides=chosen_overrides(self.settings),
                     open_journal=open_journal,
                     progress=report,
-                    central=self.serving,
+                    central=self.serving if policy == KAIROS else None,
                 )
             except Misconfigured as error:
                 # such as an LSTM without torch, which shows only when it is built
@@ -195,9 +196,14 @@ def _yardsticks(experiment: Experiment, report: Report) -> Yardsticks:
 
 
 def central_serving(experiment: Experiment, policy: CentralPolicy) -> CentralServing:
-    """The central queue with its compiled decisions. Misconfigured where Lambda would take part."""
+    """The central queue with its compiled decisions. Misconfigured where Lambda would take part.
+
+    Also where the user's own rule cannot be made.
+    """
     if experiment.bundle(KAIROS).controller.overflow is not None:
         raise Misconfigured(NO_LAMBDA)
+    if policy.own is not None:  # before another policy has run for minutes
+        make_rule(policy.own)
     return CentralServing(policy, compiled_central_code(usable_cache()))
 
 
@@ -231,11 +237,12 @@ def _compare_with_most_accurate(
 def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tuple[str, ...]:
     """Remarks on a run besides its figures."""
     own_forecaster = experiment.bundle(policy).uses_truth
+    is_central = replayed_central(settings) is not None
     replaced = [
         f"{part} {value} instead of the policy's own"
         for part, value in (
             ("forecaster", None if own_forecaster else settings.forecaster),
-            ("dispatch", settings.dispatch),
+            ("dispatch", None if is_central and policy != KAIROS else settings.dispatch),
         )
         if value is not None
     ]
@@ -248,7 +255,6 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
     sized = [f"requests have {sizes.mean:.4g} items on average (sizes {sizes.name})"] if sizes else []
     notes = experiment.spec.workload.notes
     misspelt = unknown_words(experiment.spec.footprint.commitments, experiment.prices.names)
-    is_central = replayed_central(settings) is not None
     bound_early = (CENTRAL if is_central else BOUND_EARLY,) if policy == KAIROS else ()
     own = (*replaced, *bound_early, *variants, *learned, *tuned, *event_remarks(experiment))
     return (*own, *overflow, *sized, *notes, *filter(None, (misspelt,)), *experiment.supply.warnings)

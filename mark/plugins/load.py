@@ -1,4 +1,4 @@
-"""Forecasters, policies and models by name: an entry point, `module:attribute`, or `path/file.py:Name`.
+"""Forecasters, policies, dispatch rules and models by name: entry point, `module:attribute`, `path/file.py:Name`.
 
 Ours and a user's own come in the same way, so this is the only place that knows where one lives. What a
 file or a model's folder holds may be imported (`mark.plugins.files`): behind the installed packages, where a stray
@@ -36,7 +36,9 @@ FORECASTERS = "mark.forecasters"
 """The entry-point group; see pyproject.toml."""
 POLICIES = "mark.policies"
 """The group of users' own policies; MArk's are not among them."""
-_GROUPS = {"forecaster": FORECASTERS, "policy": POLICIES}
+RULES = "mark.dispatch_rules"
+"""The group of users' own dispatch rules."""
+_GROUPS = {"forecaster": FORECASTERS, "policy": POLICIES, "dispatch rule": RULES}
 """Groups of what has short names, by its kind."""
 WORKSHOP = "mark.models.supernet.workshop:Workshop"
 """Trains supernets."""
@@ -123,6 +125,21 @@ def make_policy(name: str) -> Policy:
     if not callable(getattr(policy, "plan", None)):
         raise Misconfigured(f"policy {name!r} made a {type(policy).__name__} without a method plan(request)")
     return cast("Policy", policy)
+
+
+def own_rule_names() -> tuple[str, ...]:
+    """The short names of users' own dispatch rules, sorted."""
+    return _short_names("dispatch rule")
+
+
+def make_rule(name: str) -> object:
+    """The user's own dispatch rule behind a name. Errors: Misconfigured where it is not made or lacks `assign`."""
+    rule = _made_by(name, "dispatch rule", None)
+    if not callable(getattr(rule, "assign", None)):
+        raise Misconfigured(
+            f"dispatch rule {name!r} made a {type(rule).__name__} without a method assign(waiting)"
+        )
+    return rule
 
 
 def load_model(name: str, folder: Path | None = None) -> Callable[[], PythonModel]:

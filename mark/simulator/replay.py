@@ -431,6 +431,7 @@ class ModelReplay:
     def end(self) -> None:
         """Bill what still runs to the end."""
         self._cloud.close(self._end_s)
+        self._engine.close()
         if self._own is not None:
             self._own.close()
 
@@ -516,10 +517,10 @@ class ModelReplay:
     def _notes(self) -> tuple[str, ...]:
         """Caveats for a reader of the figures."""
         policy = self._bundle.controller
-        failures = list(self._recorder.failures.items())
+        failures = list({**self._recorder.failures, **self._engine.decision_failures()}.items())
         notes = [f"{text} ({count} times)" for text, count in failures[:MOST_FAILURES]]
         if others := sum(count for _, count in failures[MOST_FAILURES:]):
-            notes.append(f"forecasts or plans failed {others:,} times more, in other ways")
+            notes.append(f"forecasts, plans or decisions failed {others:,} times more, in other ways")
         spot = self._scenario.market == Market.SPOT.value
         if spot and policy.offerings and not any(o.market is Market.SPOT for o in policy.offerings):
             notes.append("rents on demand in either market: the real thing does not use spot instances")

@@ -122,7 +122,7 @@ def asks_the_doctor(there: RehearsalFolder) -> str:
 def deploys(there: RehearsalFolder) -> str:
     """The service stands, and could in a new account: ministack has no such limits, so they are compared here."""
     said = _page(there, DEPLOY, "--yes")
-    cost = re.search(r"About [\d.]+ USD/h now", said)
+    cost = re.search(r"A day costs about [\d.]+ USD", said)
     check(cost is not None, f"what it costs is said: {said}")
     assert cost is not None
     there.run("diff", "--trial")

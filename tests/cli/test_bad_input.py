@@ -81,7 +81,7 @@ def test_a_broken_trace(mark, content, said):
             "a replay with a central queue has no Lambda: leave it out with offerings.overflow: false",
         ),
         (
-            [*POOL, "--policy", "kairos,hedged", "--dispatch", "fcfs"],
+            [*POOL, "--policy", "milp,hedged", "--dispatch", "fcfs"],
             "`mark simulate --policy kairos` on the pool that this policy rents",
         ),
         ([*RUN, "--dispatch", "drs"], "needs the size above which a query goes to the base type, such as drs:64"),

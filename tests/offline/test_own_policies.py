@@ -1,4 +1,4 @@
-"""A user's own policy: replayed beside the shipped ones, and refused or kept going where it fails."""
+"""A user's own policy or dispatch rule: replayed beside the shipped ones, refused or kept going where it fails."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_what_fails_later_keeps_the_last_plan_and_is_noted(mark):
 
     noted = [note for note in run["notes"] if note.startswith("plan-failed: own policy: ")]
     assert len(noted) == 5
-    assert "forecasts or plans failed 3 times more, in other ways" in run["notes"]
+    assert "forecasts, plans or decisions failed 3 times more, in other ways" in run["notes"]
     assert run["launches"] == 0
 
 
@@ -153,10 +153,50 @@ def test_packages_have_short_names_and_settings_count_from_their_file(mark, writ
     assert forecaster_digest(f"{written}:HPA", load.load_policy) != first
 
 
-def test_live_it_is_refused(mark, written):
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("policies: [policy.py:HPA]", "policy.py:HPA is an own policy, which only replays run"),
+        ("dispatch: policy.py:Rule", "policy.py:Rule is an own dispatch rule, which only replays run"),
+    ],
+)
+def test_live_it_is_refused(mark, written, named, told):
     served = "{model: resnet-50, backend: {kind: emulated}, expected_rps: 1}"
-    Path("mark.yaml").write_text(f"policies: [policy.py:HPA]\nservice: {{serve: [{served}]}}")
+    Path("mark.yaml").write_text(f"{named}\nservice: {{serve: [{served}]}}")
     answer = mark("up", "--config", "mark.yaml")
 
     assert (answer.status, answer.err.count("\n")) == (2, 1)
-    assert "policy.py:HPA is an own policy, which only replays run" in answer.err
+    assert told in answer.err
+
+
+def test_a_dispatch_rule_is_replayed_on_kairos_pool_beside_other_policies(mark):
+    assert mark("init", "dispatch").status == 0
+    assert len(Path("dispatch.py").read_text().splitlines()) <= 30
+    pool = ["--model", "rm2", "--pool-usd-per-hour", "0.9", "--slo-ms", "370", "--types", "g4dn.xlarge,r5n.large"]
+    line = [*RUN, "--duration-s", "60", "--no-reference", *pool, "--world", "ideal"]
+
+    def run(rule, policies="kairos"):
+        return mark(*line, "--policy", policies, "--dispatch", rule, "--json")
+
+    first, own = (document(run(rule))["runs"][0] for rule in ("fcfs", "dispatch.py:SlowestInTime"))
+    assert own["cost_usd"] == first["cost_usd"]
+    assert own["slo"]["attained"] > first["slo"]["attained"]
+    Path("late.py").write_text(
+        "class Rule:\n n = -2\n"
+        " def assign(self, waiting):\n  self.n += 1\n  return [self.n] * waiting.size.size\n"
+        "class First:\n def assign(self, waiting): return []\nclass Nothing: pass\n"
+    )
+    failing, beside = document(run("late.py:Rule", "kairos,reactive"))["runs"]
+    assert any(note.startswith("decision-failed: ValueError: it returned ") for note in failing["notes"])
+    assert not any("dispatch" in note for note in beside["notes"])
+    for name, told in (
+        (
+            "First",
+            "failed at its first decision: TypeError: it returned float64 of shape (0,), not 1 whole numbers",
+        ),
+        ("Nothing", "made a Nothing without a method assign(waiting)"),
+        ("Ruel", "unknown dispatch rule in late.py 'Ruel'; did you mean 'Rule'?"),
+    ):
+        answer = run(f"late.py:{name}")
+        assert (answer.status, answer.err.count("\n")) == (2, 1)
+        assert told in answer.err

@@ -107,8 +107,8 @@ def simulate(
             help="Dispatch rule of all policies: least-finish, weighted or least-outstanding routes requests; "
             "for a model with variants slackfit, slackfit-published, maxbatch, maxacc, qos-fixed, qos-heuristic, "
             "qos-rl or fixed:VARIANT chooses who answers, with central: before it from one queue for all; "
-            "for the policy kairos alone kairos, fcfs, clockwork or "
-            "drs:SIZE keeps a central queue.  [default: the policy's own, and slackfit]",
+            "for the policy kairos a central queue by kairos, fcfs, clockwork, drs:SIZE or your own rule, "
+            "path/file.py:Name, which `mark init dispatch` writes.  [default: the policy's own, and slackfit]",
             autocompletion=complete.rules,
         ),
     ] = None,

@@ -270,7 +270,7 @@ def begin_lanes(now: float, pool: Pool, rules: Rules, line: Line) -> None:
         lane.first = asked.behind
         counts[IN_LANES] -= 1
         machine.backlog_ms = machine.backlog_ms - asked.takes_ms if asked.behind != NONE else 0.0
-        # as in `_start`, which would be handed all arrays once more for each query
+        # as in `start`, which would be handed all arrays once more for each query
         machine.free_ms = now + latency_ms[machine.kind, asked.row]
         machine.idle = 0
         counts[IDLE] -= 1
@@ -300,13 +300,13 @@ def begin_waiting(now: float, pool: Pool, rules: Rules, line: Line, scratch: Scr
         return
     if counts[WAITING] > 0:
         if rules.too_late != COMMIT:
-            _put_too_late_aside(now, pool, rules, line)
+            put_too_late_aside(now, pool, rules, line)
         _match_queue(now, pool, rules, line, _matching_in(scratch))
     if counts[HELD] > 0 and counts[IDLE] > 0:
-        _start_held(now, pool, rules, line)
+        start_held(now, pool, rules, line)
 
 
-def _start_held(now: float, pool: Pool, rules: Rules, line: Line) -> None:
+def start_held(now: float, pool: Pool, rules: Rules, line: Line) -> None:
     """Start held queries on instances that would idle otherwise: nothing of their version waits for one."""
     counts, places, queries = line.counts, line.places, line.queries
     is_open, candidate_open = counts[WAITING] == 0, counts[WAITING] == 0 and rules.versions > 1
@@ -336,7 +336,7 @@ def _start_held(now: float, pool: Pool, rules: Rules, line: Line) -> None:
             places[place % places.size].held = places[(place - 1) % places.size].held
         counts[HELD_FIRST] = (first + 1) % places.size
         counts[HELD] -= 1
-        _start(now, query, machine, pool.timing.latency_ms, line)
+        start(now, query, machine, pool.timing.latency_ms, line)
 
 
 def decide(now: float, pool: Pool, rules: Rules, line: Line, scratch: Scratch) -> None:
@@ -392,7 +392,8 @@ def _leave_lane(number: int, rules: Rules, line: Line) -> None:
         machine.backlog_ms = machine.backlog_ms - gone_ms if lane.first != NONE else 0.0
 
 
-def _start(now: float, query: int, machine: int, latency_ms: Floats, line: Line) -> None:
+def start(now: float, query: int, machine: int, latency_ms: Floats, line: Line) -> None:
+    """Let this query start on this instance."""
     counts, taken, pair = line.counts, line.machines[machine], line.places[line.counts[STARTED]]
     taken.free_ms = now + latency_ms[taken.kind, line.queries[query].row]
     taken.idle = 0
@@ -453,7 +454,8 @@ def _least_worth(query: int, pool: Pool, line: Line) -> int:
     return best
 
 
-def _put_too_late_aside(now: float, pool: Pool, rules: Rules, line: Line) -> None:
+def put_too_late_aside(now: float, pool: Pool, rules: Rules, line: Line) -> None:
+    """Put aside what waits to be matched and can no longer be in time."""
     places, queries, best_ms, kept = line.places, line.queries, pool.best_ms, 0
     for place in range(line.counts[WAITING]):
         query = places[place].waiting
@@ -575,4 +577,4 @@ def _match_part(  # noqa: PLR0913, PLR0917 - compiled code takes no object that 
         line.machines[machine].settled = 1
         if line.machines[machine].idle == 1:
             places[place].waiting = NONE
-            _start(now, query, machine, latency_ms, line)
+            start(now, query, machine, latency_ms, line)

@@ -55,6 +55,8 @@ class CentralPolicy:
     admission_factor: float = 0.98
     #: DeepRecSys' threshold: a larger query goes to the base type; None where hill climbing finds it
     threshold: int | None = None
+    #: the name of a user's own rule, which replays run in `rule`'s place
+    own: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.admission_factor <= 1:

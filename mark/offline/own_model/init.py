@@ -1,16 +1,20 @@
-"""`mark init`: a commented mark.yaml, or a policy of one's own, to start from."""
+"""`mark init`: a commented mark.yaml, or a policy or dispatch rule of one's own, to start from."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from mark.domain.errors import Misconfigured
-from mark.policies import hpa_template
+from mark.policies import dispatch_template, hpa_template
 from mark.report.files import write_whole
 from mark.report.terminal import show
 
 CONFIG_FILE = "mark.yaml"
-POLICY, POLICY_FILE = "policy", "policy.py"
+TEMPLATES = {
+    "policy": (hpa_template, "--policy {path}:HPA"),
+    "dispatch": (dispatch_template, "--policy kairos --dispatch {path}:SlowestInTime"),
+}
+"""What is written for a word, and the flags that replay it."""
 CONFIG = """\
 # What MArk serves, and what it promises. docs/settings.md explains every key; an unknown one is refused.
 
@@ -90,10 +94,11 @@ def write_config(out: Path | None, *, force: bool) -> None:
     show(f"wrote {path}; `mark up --config {path}` starts the service")
 
 
-def write_policy(out: Path | None, *, force: bool) -> None:
-    """Write a policy to start from, an HPA; `out` is its folder unless it ends in .py. Misconfigured as above."""
-    path = _write(Path(hpa_template.__file__).read_text(), out, POLICY_FILE, (".py",), force=force)
-    show(f"wrote {path}; `mark simulate --policy {path}:{hpa_template.HPA.__name__}` replays it")
+def write_template(word: str, out: Path | None, *, force: bool) -> None:
+    """Write one of TEMPLATES to start from; `out` is its folder unless it ends in .py. Misconfigured as above."""
+    template, flags = TEMPLATES[word]
+    path = _write(Path(str(template.__file__)).read_text(), out, f"{word}.py", (".py",), force=force)
+    show(f"wrote {path}; `mark simulate {flags.format(path=path)}` replays it")
 
 
 def _write(text: str, out: Path | None, name: str, suffixes: tuple[str, ...], *, force: bool) -> Path:

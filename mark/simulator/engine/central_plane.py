@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mark.dispatch.central.own_rule import OwnDecide
 from mark.dispatch.central.policy import CentralPolicy
 from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance, base_first
 from mark.domain.offering import Offering
@@ -58,11 +60,13 @@ class CentralEngine(Engine):
             one.instance_type.name: [self._speed * seconds for seconds in one.profile.latencies_s(self._largest)]
             for one in offerings
         }
+        code, own = serving.code, serving.policy.own
+        self._own = None if own is None else OwnDecide(own, code.decide)
         self._queue: CentralQueue[int] = CentralQueue(
             serving.policy,
             slo_ms=MS * float(self._rules.objective_s),
             profiles_s=base_first(profiles),
-            code=serving.code,
+            code=code if self._own is None else code._replace(decide=self._own),
         )
         self._profiles_s = profiles
         self._machines: dict[int, _Machine] = {}
@@ -78,6 +82,15 @@ class CentralEngine(Engine):
     def has_central_queue(self) -> bool:
         """True."""
         return True
+
+    def decision_failures(self) -> Mapping[str, int]:
+        """Decisions of the user's own rule that failed, by what went wrong."""
+        return {} if self._own is None else self._own.failures
+
+    def close(self) -> None:
+        """The run is over."""
+        if self._own is not None:
+            self._own.close()
 
     def add(self, offering: Offering, *, standby: bool, balance: float = 0.0, zone: str = "") -> int:
         """A ready instance that accepts requests from now on; returns its slot."""

@@ -383,6 +383,13 @@ class Engine:
         """Batches that the heuristic chose because a learned policy gave no number."""
         return int(self._tally.totals.fallback_decisions)
 
+    def decision_failures(self) -> Mapping[str, int]:
+        """Decisions of a user's own dispatch rule that failed, by what went wrong."""
+        return {}
+
+    def close(self) -> None:
+        """The run is over."""
+
     def outcomes(self) -> Outcomes:
         """Requests that are finished so far, and those of them that missed the objective."""
         totals = self._tally.totals

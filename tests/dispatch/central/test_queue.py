@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mark.dispatch.central import decisions
 from mark.dispatch.central.kairos import Timing, heterogeneity_weights
+from mark.dispatch.central.own_rule import OwnDecide, Waiting, checked
 from mark.dispatch.central.policy import CentralPolicy, CentralRule, Feasible, TooLate
 from mark.dispatch.central.queue import PLAIN, CentralCode, CentralQueue, Decided, Instance, base_first
 from mark.simulator.engine import kernel_central as central
@@ -121,6 +122,60 @@ def live(case: Case, code: CentralCode = PLAIN) -> list[float]:
 def test_a_recorded_stream_is_decided_as_by_the_replay_s_kernel(seed: int, policy: CentralPolicy, load: float):
     case = Case(seed, policy, load)
     np.testing.assert_array_equal(live(case), replayed(case))
+
+
+class FirstCome:
+    """A rule of one's own: the oldest query to the first idle instance."""
+
+    def assign(self, waiting: Waiting) -> Any:
+        idle = np.flatnonzero(waiting.is_idle)[: waiting.size.size]
+        return np.append(idle, np.full(waiting.size.size - idle.size, -1))
+
+
+class Errs(FirstCome):
+    """The same, and three times in four nonsense."""
+
+    calls = 0
+
+    def assign(self, waiting: Waiting) -> Any:
+        self.calls += 1
+        chosen = super().assign(waiting)
+        return (chosen, chosen + 9, 0 * chosen, None)[self.calls % 4 - 1]
+
+
+def by_own_rule(case: Case, rule: type[FirstCome]) -> tuple[list[float], dict[str, int]]:
+    """Finishes under a rule of one's own, and its failures."""
+    decide = OwnDecide(f"{rule.__module__}:{rule.__name__}", decisions.decide)
+    finish = live(case, PLAIN._replace(decide=decide))
+    decide.close()
+    return finish, decide.failures
+
+
+@given(seed=st.integers(0, 2**32 - 1), load=st.sampled_from([0.5, 1.0, 4.0]))
+def test_a_rule_of_one_s_own_may_be_one_of_ours(seed: int, load: float):
+    first, kairos = (
+        Case(seed, CentralPolicy(rule=rule, too_late=TooLate.COMMIT), load)
+        for rule in (CentralRule.FCFS, CentralRule.KAIROS)
+    )
+    assert by_own_rule(kairos, FirstCome) == (live(first), {})
+
+
+@pytest.mark.parametrize("too_late", TooLate)
+def test_where_an_own_rule_fails_ours_decides_and_no_query_is_lost(too_late: TooLate):
+    case = Case(3, CentralPolicy(rule=CentralRule.KAIROS, too_late=too_late), 4.0)
+    finish, failures = by_own_rule(case, Errs)
+    assert too_late is TooLate.OVERFLOW or all(map(math.isfinite, finish))
+    assert len(failures) >= 2
+
+
+@given(answer=st.lists(st.integers(-3, 6), min_size=1, max_size=5))
+def test_an_own_rule_names_instances_and_each_once(answer: list[int]):
+    taken = [one for one in answer if one != -1]
+    if len(set(taken)) == len(taken) and all(0 <= one < 4 for one in taken):
+        assert checked(answer, len(answer), 4).tolist() == answer
+        return
+    with pytest.raises(ValueError, match=r"no instance|several requests"):
+        checked(answer, len(answer), 4)
 
 
 def a_queue(rule: CentralRule = CentralRule.KAIROS, **settings: Any) -> CentralQueue[Any]:
