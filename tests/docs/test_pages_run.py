@@ -1,6 +1,7 @@
 """Every block of every page is followed as a reader would, in its order, or says why not (`pages.py`).
 
-docs/cli.md is generated from the commands' help, whose examples tests/cli/test_docs.py runs. READMEs of examples/
+docs/cli.md is generated from the commands' help, whose examples tests/cli/test_docs.py runs, and
+docs/python-reference.md from docstrings, whose examples tests/test_api.py runs. READMEs of examples/
 are followed by tests/examples and tests/end_to_end/test_examples.py.
 """
 
@@ -14,7 +15,7 @@ from tests.docs.conftest import SHARE
 from tests.docs.pages import HOUSE, Block, blocks
 from tests.docs.reader import commands, merged, reading
 
-ELSEWHERE = {"cli.md"}
+ELSEWHERE = {"cli.md", "python-reference.md"}
 PAGES = [
     *sorted(HOUSE.glob("*.md")),
     *(page for page in sorted((HOUSE / "docs").rglob("*.md")) if page.name not in ELSEWHERE),

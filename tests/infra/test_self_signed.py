@@ -32,7 +32,7 @@ NODE = NodeStart(
 def make(folder: Path, node: NodeStart, *, password: str) -> Path:
     """The part of the start script that makes the certificate, run in a folder."""
     prepare = node_script(node).partition("/usr/local/bin/mark-prepare <<'MARK'\n")[2].partition("\nMARK\n")[0]
-    lines = prepare.partition("cd /run/mark/tls.$$\n")[2].partition("cat certificate.pem ")[0]
+    lines = prepare.partition("cd /run/mark/tls.new\n")[2].partition("cat certificate.pem ")[0]
     (folder / "tls").mkdir(parents=True)
     (folder / "environment").write_text(f"MARK_STORE_URL=rediss+lease://:{password}@x:6379\nMARK_TOKEN=t\n")
     script = f"set -euo pipefail\numask 077\n{lines}".replace("/run/mark/environment", str(folder / "environment"))
