@@ -62,7 +62,7 @@ def destroy(settings: Settings, *, yes: bool, everything: bool = False) -> None:
         stays = name_of(service, STAYS)
         going = in_order(account.stacks.named(name_of(service, "")), service)
         where = f"account {account.id}, region {account.region}"
-        archive = account.stacks.state(stays) if everything else None
+        archive = _archive(account, service) if everything else None
         if going:
             show(f"goes: its instances, and {', '.join(state.name for state in going)}")
         if archive is not None:
@@ -105,6 +105,12 @@ def remove_stacks(account: Account, going: Sequence[StackState], settings: Setti
         if state.name.endswith("-launch"):
             _end(account, service, log)
     _end(account, service, log)
+
+
+def _archive(account: Account, service: str) -> StackState | None:
+    """The stack of the service's archive; one of that name without its tag is somebody else's."""
+    state = account.stacks.state(name_of(service, STAYS))
+    return state if state is not None and state.tags.get(SERVICE) == service else None
 
 
 def remove_archive(account: Account, state: StackState) -> None:
@@ -157,7 +163,7 @@ def _say_what_is_left(account: Account, service: str, stays: str) -> None:
     except MarkError as error:
         show(f"AWS does not say what else has the tag {SERVICE}={service}: {error}")
         return
-    archive = account.stacks.resources(stays) if account.stacks.state(stays) is not None else {}
+    archive = account.stacks.resources(stays) if _archive(account, service) is not None else {}
     kept = {stays, *loose, *filter(None, archive.values())}
     others = [arn for arn in tagged if not kept & names_in(arn)]
     if others:
@@ -178,8 +184,7 @@ def _say_what_stays(account: Account, stays: str, settings: Settings, *, goes: b
         show(*(f"  {command}" for command in commands))
     if goes:
         return
-    state = account.stacks.state(stays)
-    if state is None:
+    if _archive(account, settings.service.name) is None:
         show("stays of the stacks: nothing")
         return
     kept = [physical for _, physical in sorted(account.stacks.resources(stays).items()) if physical]

@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from mark.aws.session import Aws
-from mark.aws.stacks.cloudformation import Stacks
+from mark.aws.stacks.cloudformation import Stacks, StackTemplate
 from mark.config.settings import Settings
 from mark.deployment.destroy import destroy
 from tests.aws.builders import aws
@@ -69,3 +69,15 @@ def test_all_of_a_service_goes_and_nothing_of_anybody_else(
     assert "removed 3 objects" in said.err
     destroy(SHOP, yes=True, everything=True)
     assert "nothing of shop stands" in capsys.readouterr().out
+
+
+def test_an_archive_of_that_name_without_the_tag_stays(there: Aws, capsys: pytest.CaptureFixture[str]) -> None:
+    stacks = service(there)
+    destroy(SHOP, yes=True, everything=True)
+    template: StackTemplate = {"Resources": {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {}}}}
+    change_set = stacks.prepare("mark-shop-archive", template, tags={})
+    assert change_set is not None
+    list(stacks.carry_out(change_set))
+    destroy(SHOP, yes=True, everything=True)
+    assert [one.name for one in stacks.named("mark-shop-")] == ["mark-shop-archive"]
+    assert "goes for good" not in capsys.readouterr().out.rpartition("is gone")[2]
