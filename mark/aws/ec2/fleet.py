@@ -484,8 +484,13 @@ class Ec2Cloud:
         self._troubles.update(what, names, refused, self._clock.now())
 
     def _start(self, order: StartStandby) -> None:
-        """Wake standbys, as many as may run; a drain that one of them never heeded is no longer meant."""
+        """Wake standbys, as many as may run; a drain that one of them never heeded is no longer meant.
+
+        The drain is forgotten first: a crash in between would leave them awake and asked to leave.
+        """
         now = self._clock.now()
+        self._membership.undrain(order.instances)
+        self._draining.difference_update(order.instances)
         whys = {name: self._guard.reserve_wake(name) for name in order.instances}
         asleep = {name: why for name, why in whys.items() if why is not None}
         for name, why in asleep.items():
@@ -493,9 +498,6 @@ class Ec2Cloud:
         names = [name for name in whys if name not in asleep]
         lacking = call_each(names, self._wake, self._pool)
         self._guard.release_wakes({name: self._rows[name] for name in lacking if name in self._rows})
-        woken = [name for name in names if name not in lacking]
-        self._membership.undrain(woken)
-        self._draining.difference_update(woken)
         self._facts += wakes_held_back(order, asleep, self._rows, now)
         self._facts += wakes_refused(order, lacking, self._rows, now)
         wrong = {name: error for name, error in lacking.items() if isinstance(error, Misconfigured)}
