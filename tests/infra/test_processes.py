@@ -286,7 +286,11 @@ def test_who_acts_writes_a_line_each_minute() -> None:
     served: Any = SimpleNamespace(name="m", offerings=(), slo=SimpleNamespace(target=0.9))
     store: Any = Store(("me", 0), ("me", 100), None, ("me", 300), ("other", 400))
     stop: Any = Minutes(5)
-    lines = [json.loads(line) for line in watch_metrics("shop", [served], store, holder="me", stop=stop)]
+    own = {"CertificateDaysLeft": 3.0}
+    told = watch_metrics("shop", [served], store, holder="me", stop=stop, beside=lambda _: own)
+    lines = [json.loads(line) for line in told]
     assert [line["BurnRate"] for line in lines if "model" in line] == [pytest.approx(1.0), pytest.approx(1.0)]
-    assert [line["UsdPerHour"] for line in lines if "model" not in line] == [0.0, 0.0]
+    total = [line for line in lines if "model" not in line]
+    assert [line.get("UsdPerHour") for line in total] == [0.0, 0.0, None]
+    assert all(line["CertificateDaysLeft"] == 3.0 for line in total), "of a node that stands by, too"
     assert stop.left == 0

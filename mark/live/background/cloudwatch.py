@@ -82,7 +82,8 @@ def watch_metrics(
     """A line for each model each minute while `holder` acts, and one for all of them, until `stop`.
 
     A minute that fails has no line, which is what an alarm waits for. `shared`: what models share, as it is
-    billed, which counts in the line for all. `beside`: further metrics of that line, at epoch seconds.
+    billed, which counts in the line for all. `beside`: further metrics of that line, at epoch seconds, which go
+    out while another acts, too.
     `record` gets the reason, None on success.
     """
     before: dict[str, ModelTraffic] = {}
@@ -115,10 +116,13 @@ def _minute(
     acts = store.leases.held_by() == holder
     now = {model.name: store.traffic(model.name) for model in models}
     told = {model.name: MODEL.read(store, model.name) for model in models}
+    at = time.time()
+    own = beside(at)
+    if not acts and own:  # a node that stands by is as near its end as the one that acts
+        return [_line({"service": service}, own, at)], now
     if not (acts and before):
         return [], now
     spent = {model.name: spend(model, told[model.name]) for model in models}
-    at = time.time()
     lines = [
         metric_line(
             service,
@@ -137,7 +141,7 @@ def _minute(
         usd_per_hour=sum(spent.values()) + shared_usd,
         failed_trainings=failed,
         at=at,
-        beside=beside(at),
+        beside=own,
     )
     return [*lines, total], now
 

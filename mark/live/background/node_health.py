@@ -5,11 +5,14 @@ Nothing of it is sent while all is well: a metric costs while it is.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from cryptography import x509
 
 from mark.store.replication import NodeStore
+
+log = logging.getLogger(__name__)
 
 STORE_MEMORY, CERTIFICATE = "StoreMemoryPercent", "CertificateDaysLeft"
 TOLD_PERCENT, TOLD_DAYS = 60.0, 30.0
@@ -33,6 +36,10 @@ def node_health(store: NodeStore, certificate: Path | None, at: float) -> dict[s
 
 
 def _ends_at(certificate: Path) -> float:
-    """Epoch seconds at which the first one of a chain ends."""
-    chain = x509.load_pem_x509_certificates(certificate.read_bytes())
+    """Epoch seconds at which the first one of a chain ends; one that cannot be read has ended."""
+    try:
+        chain = x509.load_pem_x509_certificates(certificate.read_bytes())
+    except (OSError, ValueError) as error:
+        log.warning("the node's certificate cannot be read: %s", error)
+        return 0.0
     return min(one.not_valid_after_utc.timestamp() for one in chain)

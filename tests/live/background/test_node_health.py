@@ -31,6 +31,9 @@ def test_a_node_reads_its_store_and_its_certificate(tmp_path: Path) -> None:
         store, now = NodeStore(link, 0), time.time()
         assert node_health(store, None, now) == {}
         assert node_health(store, chain, now) == {CERTIFICATE: 0.0}, "it ends within the hour"
+        chain.write_text("-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n")
+        for unread in (chain, tmp_path / "none.pem"):
+            assert node_health(store, unread, now)[CERTIFICATE] < 0, "an alarm rings"
         used = link.call("INFO", "memory")["used_memory"]
         assert store.memory_share == 0.0, "nothing limits it"
         for line in ("maxmemory-policy noeviction", f"maxmemory {used * 5 // 4}"):
