@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from mark.aws.errors import translated
 from mark.aws.session import POLL_S
 from mark.domain.errors import MarkError, Misconfigured, failure_words
-from mark.domain.orders import SpotWarned
+from mark.domain.orders import RebalanceAdvised, SpotWarned
 from mark.protocols.events import InstanceMessage, parse_message
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class EventInbox:
             with self._lock:
                 self._waiting[name] = (Arrived(id=name, word=word), time.monotonic())
             new += 1
-            urgent = urgent or isinstance(word, SpotWarned)
+            urgent = urgent or isinstance(word, SpotWarned | RebalanceAdvised)
         if urgent:
             self._wake()
         if bad:

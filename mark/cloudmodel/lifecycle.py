@@ -37,7 +37,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from mark.domain.billing.costs import Ec2State
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits, InstanceType
-from mark.domain.times import CloudTimes
+from mark.domain.times import CloudTimes, RebalanceAdvice
 
 DAY_S = 86400.0
 T = TypeVar("T")
@@ -279,6 +279,19 @@ def draw_launch(
     life_s = float(lives.exponential())
     hazard = hazard_per_hour / 3600.0
     return LaunchDraw(pending_s=pending_s, boot_s=boot_s, until_notice_s=life_s / hazard if hazard > 0 else None)
+
+
+def draw_advice(
+    advice: RebalanceAdvice | None, advised: Draw, until_notice_s: float | None, hazard_per_hour: float
+) -> list[float]:
+    """Seconds from the launch to its rebalance recommendations, founded and not. advised: a stream of its own."""
+    if advice is None or until_notice_s is None:
+        return []
+    is_founded = advised.uniform(0.0, 1.0) < advice.share
+    lead_s, unfounded = advice.lead.at(float(advised.standard_normal())), float(advised.exponential())
+    found = [max(0.0, until_notice_s - lead_s)] if is_founded else []
+    rate_s = advice.unfounded * hazard_per_hour / 3600.0
+    return sorted([*found, unfounded / rate_s] if rate_s > 0 else found)
 
 
 def draw_wake(times: CloudTimes, item: InstanceType, wakes: Draw, *, boot_factor: float) -> float:

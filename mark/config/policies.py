@@ -22,7 +22,7 @@ from mark.domain.load.announced_events import events_of
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
-from mark.domain.times import LognormalTime
+from mark.domain.times import LognormalTime, RebalanceAdvice
 from mark.plugins.load import is_oracle, load_forecaster
 from mark.policies.bundles import KAIROS, check_policy
 from mark.policies.overrides import Tuning
@@ -112,6 +112,10 @@ def named_world(settings: Settings) -> World:
     if asked.wake is not None:
         wake = LognormalTime(median_s=asked.wake.median_s, p95_s=asked.wake.p95_s)
         times = replace(times, wake=wake, wake_large=wake, wake_accelerated=wake)
+    if (told := asked.rebalance) is not None:
+        lead = LognormalTime(median_s=told.lead.median_s, p95_s=told.lead.p95_s)
+        advice = RebalanceAdvice(share=told.share, lead=lead, unfounded=told.unfounded)
+        times = replace(times, advice=advice)
     return replace(world, times=times)
 
 

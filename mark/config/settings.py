@@ -222,6 +222,16 @@ class BootSettings(Part):
         return self
 
 
+class RebalanceSettings(Part):
+    """How well rebalance recommendations foretell spot notices; AWS publishes no figure."""
+
+    share: float = Field(ge=0.0, le=1.0, description="Share of the notices that a recommendation precedes.")
+    lead: BootSettings = Field(description="How long before the notice.")
+    unfounded: float = Field(
+        0.0, ge=0.0, description="Recommendations that no notice follows, as a multiple of the notices."
+    )
+
+
 class SimulateSettings(Part):
     """World of replays and of the emulated AWS: how kind the cloud is."""
 
@@ -235,6 +245,9 @@ class SimulateSettings(Part):
         None, description="Launch until an instance serves, in place of the world's; `mark explain` measures it."
     )
     wake: BootSettings | None = Field(None, description="The same from the order that wakes a standby.")
+    rebalance: RebalanceSettings | None = Field(
+        None, description="Rebalance recommendations of spot instances (docs/worlds.md); none when left out."
+    )
     now: Annotated[str, AfterValidator(_known_present)] = Field(
         "sagemaker",
         description="What you run now, which a replay's verdict compares with: `sagemaker` and `hpa` as you would "

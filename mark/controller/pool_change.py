@@ -73,9 +73,9 @@ def drain_for_pool(
         same = sorted((i for i in fleet if i.offering == name and i.role is Role.SERVING and i.stays), key=_first)
         unwanted += same[: max(0, there[name] - wanted[name])]
     missing = {name: n - have[name] for name, n in wanted.items() if n > have[name] and not barred(name)}
-    ready = Counter(fleet.ready)
+    ready = Counter(fleet.lasting)
     waiting = any(ready[name] < n for name, n in wanted.items() if not barred(name) or have[name] > ready[name])
-    leaving = [i for i in fleet if i.state is not InstanceState.STOPPED and not i.stays]
+    leaving = [i for i in fleet if i.state is not InstanceState.STOPPED and not i.serves_on]
     prices = budget.usd_per_hour
     needed_usd = sum(n * prices[name] for name, n in missing.items() if name in prices) - budget.left_usd
     needed_usd -= sum(prices.get(i.offering, 0.0) for i in leaving)

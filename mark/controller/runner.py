@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
+from mark.controller.at_risk import with_risks
 from mark.controller.event_forecasts import with_events, without_events
 from mark.controller.journal import Checkpoint
 from mark.controller.limits.quotas import no_new_quotas, with_quotas
@@ -218,6 +219,7 @@ class Controller:
         if unit is not None:
             self._history = self._history.followed_by(unit, KEEP_HISTORY)
         fleet, facts, spending_limit = self._cloud.observe(), self._cloud.drain_facts(), self._read_limit()
+        fleet = with_risks(fleet, self._fleet, facts)
         plans = self._plan_is_due(now, facts, spending_limit)
         seen = Observation(
             now=now,

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from mark.controller.at_risk import drain_replaced
 from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.limits.launch_breaker import LaunchRecord, note_launches
 from mark.controller.limits.launch_limits import LaunchLimits
@@ -83,6 +84,8 @@ def decide(known: State, seen: Observation, policy: ControllerPolicy) -> Decisio
         drains, kept = _pool_drains(state, seen, limits, tokens, launches), list[Note]()
     else:
         drains, kept = _drains(state, seen, policy, tokens)
+    if seen.fleet.at_risk:
+        drains += drain_replaced(state, seen.fleet, policy, _floor(state, policy, seen.fleet), tokens)
     if seen.spending_limit is SpendingLimit.NONE:
         state, standbys = keep_standbys(state, seen, policy, limits, tokens)
     else:
@@ -352,12 +355,7 @@ def _drains(
     What carries more than the schedule allows is drained at once.
     """
     over_rps = _over_limit_rps(state, seen.fleet, policy)
-    floor = _desired_now(state)
-    for past in state.desired if over_rps <= 0.0 else ():
-        for name, count in past.counts:
-            floor[name] = max(floor[name], count)
-    for boost in state.slo_boosts:  # plans count what the monitor launched; it only must not be drained at once
-        floor[boost.offering] += boost.count if over_rps <= 0.0 else 0
+    floor = _floor(state, policy, seen.fleet)
     there = sorted(seen.fleet.staying.items())
     unwanted = {name: count - floor[name] for name, count in there if count > floor[name]}
     if not unwanted:
@@ -365,8 +363,8 @@ def _drains(
     orders: list[Order] = []
     notes: list[Note] = []
     spare_rps = _spare_rps(state, seen.fleet.staying, policy)
-    ready_rps = _spare_rps(state, seen.fleet.ready, policy)
-    ahead_rps = carried_rps(state, policy, seen.fleet.ready) - (state.plan.capacity_rps if state.plan else 0.0)
+    ready_rps = _spare_rps(state, seen.fleet.lasting, policy)
+    ahead_rps = carried_rps(state, policy, seen.fleet.lasting) - (state.plan.capacity_rps if state.plan else 0.0)
     for name, too_many in unwanted.items():
         surplus = too_many
         instances = [i for i in seen.fleet if i.offering == name and i.role is Role.SERVING and i.stays]
@@ -393,6 +391,19 @@ def _drains(
         ids = tuple(i.id for i in drained_first(instances, surplus, seen, policy))
         orders.append(Drain(token=tokens.next(), reason=reason, instances=ids))
     return orders, notes
+
+
+def _floor(state: State, policy: ControllerPolicy, fleet: FleetView) -> Counter[str]:
+    """What no drain may go below: what plans of the cool-down wanted, and the SLO monitor's launches."""
+    floor = _desired_now(state)
+    if _over_limit_rps(state, fleet, policy) > 0.0:
+        return floor
+    for past in state.desired:
+        for name, count in past.counts:
+            floor[name] = max(floor[name], count)
+    for boost in state.slo_boosts:  # plans count what the monitor launched; it only must not be drained at once
+        floor[boost.offering] += boost.count
+    return floor
 
 
 def _over_limit_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float:

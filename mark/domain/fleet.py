@@ -43,6 +43,8 @@ class Instance:
     launched_at: float = 0.0
     #: When a spot notice terminates it, epoch seconds; None without a notice.
     terminates_at: float | None = None
+    #: AWS recommends to replace it: it serves until what is wanted is ready without it (`controller/at_risk.py`).
+    at_risk: bool = False
     #: CPU credits that it has left; None where it has none or they are not known.
     credits: float | None = None
     #: It was launched as what the rollout no longer launches: with an image of an earlier deploy.
@@ -52,6 +54,11 @@ class Instance:
 
     @property
     def stays(self) -> bool:
+        """True for an instance that is pending or ready, has no notice and is not to be replaced."""
+        return self.serves_on and not self.at_risk
+
+    @property
+    def serves_on(self) -> bool:
         """True for an instance that is pending or ready and has no notice."""
         return self.terminates_at is None and self.state in (InstanceState.PENDING, InstanceState.READY)
 
@@ -83,7 +90,7 @@ class FleetView:
 
     @cached_property
     def staying(self) -> Mapping[str, int]:
-        """Serving instances per offering that are pending or ready and not about to be interrupted."""
+        """Serving instances per offering that are pending or ready, not about to go and not at risk."""
         return Counter(i.offering for i in self.instances if i.role is Role.SERVING and i.stays)
 
     @cached_property
@@ -91,3 +98,14 @@ class FleetView:
         """Serving instances per offering that are ready and not about to be interrupted."""
         serving = (i for i in self.instances if i.role is Role.SERVING and i.state is InstanceState.READY)
         return Counter(i.offering for i in serving if i.terminates_at is None)
+
+    @cached_property
+    def lasting(self) -> Mapping[str, int]:
+        """Serving instances per offering that are ready and stay."""
+        ready = (i for i in self.instances if i.role is Role.SERVING and i.state is InstanceState.READY)
+        return Counter(i.offering for i in ready if i.stays)
+
+    @cached_property
+    def at_risk(self) -> tuple[Instance, ...]:
+        """Instances at risk that serve on."""
+        return tuple(i for i in self.instances if i.at_risk and i.serves_on)

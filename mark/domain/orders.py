@@ -101,6 +101,16 @@ class SpotWarned:
     kind: Literal["spot-warned"] = "spot-warned"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceAdvised:
+    """A spot instance is more likely than others to be taken; nobody says when, or whether."""
+
+    instance: str
+    #: When AWS recommended to replace it, epoch seconds.
+    at: float
+    kind: Literal["rebalance"] = "rebalance"
+
+
 class RefusalCause(StrEnum):
     """The cause of a refused launch or wake."""
 
@@ -186,4 +196,4 @@ class PlanFailed:
     kind: Literal["plan-failed"] = "plan-failed"
 
 
-Fact = SpotWarned | LaunchRefused | LaunchFailed | ForecastFailed | PlanFailed
+Fact = SpotWarned | RebalanceAdvised | LaunchRefused | LaunchFailed | ForecastFailed | PlanFailed

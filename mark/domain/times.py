@@ -41,6 +41,22 @@ SPOT_NOTICE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceAdvice:
+    """How well rebalance recommendations foretell spot notices. AWS publishes no figure, so none is assumed here.
+
+    "The signal can arrive sooner than the two-minute notice", or along with it, on a best-effort basis (EC2 user
+    guide, "EC2 instance rebalance recommendations").
+    """
+
+    #: Share of the notices that a recommendation precedes, ...
+    share: float
+    #: ... by so long; one that would come before the launch comes with it.
+    lead: LognormalTime
+    #: Recommendations that no notice follows, as a multiple of the notices.
+    unfounded: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloudTimes:
     """Launch and wake times (launch to serving), of which `pending` is not billed, and the spot notice."""
 
@@ -54,6 +70,8 @@ class CloudTimes:
     pending_min_s: float = 10.0
     pending_max_s: float = 20.0
     spot_notice_s: float = SPOT_NOTICE_S
+    #: None where AWS recommends nothing before a notice.
+    advice: RebalanceAdvice | None = None
 
     def wake_of(self, item: InstanceType) -> LognormalTime:
         """Time from the start of a stopped instance of the type to serving."""

@@ -111,7 +111,8 @@ class Control:
 
     def _interrupt(self, request: Request) -> dict[str, Any]:
         if "instances" in request:
-            warned = self._machines.interrupt(self._machines.named(list(request["instances"])))
+            named = self._machines.named(list(request["instances"]))
+            warned = self._machines.interrupt(named, float(request.get("advised_s", 0.0)))
             return {"instances": [machine.id for machine in warned]}
         pool = self._machines.ready_spot(str(request.get("offering", "")))
         warned = self._machines.interrupt(self._machines.victims(float(request["share"]), pool))

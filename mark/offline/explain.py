@@ -25,6 +25,7 @@ from mark.domain.orders import (
     LaunchRefused,
     Order,
     PlanFailed,
+    RebalanceAdvised,
     SpotWarned,
     WarmLambda,
 )
@@ -258,6 +259,8 @@ def _fact(fact: Fact) -> str:
     match fact:
         case SpotWarned():
             return f"spot notice: {fact.instance} goes in {fact.terminates_at - fact.at:.0f} s"
+        case RebalanceAdvised():
+            return f"AWS recommends to replace {fact.instance}, which serves until another is ready"
         case LaunchRefused():
             what = f"{fact.count} {fact.offering}" if fact.count else f"{fact.offering} also"
             return f"{what} refused: {fact.why}"

@@ -21,7 +21,7 @@ from typing import Literal, assert_never, get_args
 
 from mark.domain.billing.costs import Ec2State
 from mark.domain.errors import Misconfigured
-from mark.domain.orders import SpotWarned
+from mark.domain.orders import RebalanceAdvised, SpotWarned
 from mark.domain.times import SPOT_NOTICE_S
 
 SOURCE = "aws.ec2"
@@ -41,15 +41,6 @@ class StateChanged:
     at: float
     state: Ec2State
     kind: Literal["state-changed"] = "state-changed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebalanceAdvised:
-    """A spot instance is more likely than others to be taken; nobody says when."""
-
-    instance: str
-    at: float
-    kind: Literal["rebalance"] = "rebalance"
 
 
 InstanceMessage = SpotWarned | StateChanged | RebalanceAdvised

@@ -21,6 +21,7 @@ from mark.cloudmodel.lifecycle import (
     allows,
     credits_at_start,
     credits_kept,
+    draw_advice,
     draw_launch,
     draw_victims,
     draw_wake,
@@ -40,6 +41,7 @@ from mark.domain.orders import (
     Launch,
     LaunchRefused,
     Order,
+    RebalanceAdvised,
     RefusalCause,
     SpotWarned,
     StartStandby,
@@ -129,6 +131,7 @@ class SimulatedCloud:
         pools = (pool_name(item.anywhere, z) for item in offerings.values() for z in world.pools_for(item))
         self._spot = {pool: stream(seed, f"spot {pool}") for pool in pools}
         self._spot_items = {name: item for name, item in offerings.items() if item.market is Market.SPOT}
+        self._advised = {pool: stream(seed, f"spot advice {pool}") for pool in self._spot}
         self._victims = stream(seed, "victims")
         self._machines: dict[str, _Machine] = {}
         #: As it was last observed; None after a change.
@@ -334,12 +337,13 @@ class SimulatedCloud:
     def _begin(self, order: Launch, offering: Offering, zone: str, now: float) -> None:
         """A new instance; `prewarmed` ones are ready, or asleep where they are standbys."""
         self._made += 1
+        pool, hazard = _pool_of(offering, zone), offering.hazard_per_hour * self._faults.stress
         drawn = draw_launch(
             self._times,
             self._boots,
-            self._spot[_pool_of(offering, zone)],
+            self._spot[pool],
             boot_factor=self._faults.boot_factor(now - self._start_at),
-            hazard_per_hour=offering.hazard_per_hour * self._faults.stress,
+            hazard_per_hour=hazard,
         )
         machine = _Machine(
             id=f"i-{self._made:06d}",
@@ -353,12 +357,14 @@ class SimulatedCloud:
                 boot_s=0.0 if self.prewarmed else drawn.boot_s,
             ),
             zone=zone,
-            number=self._capacity.number_launch(_pool_of(offering, zone)),
+            number=self._capacity.number_launch(pool),
         )
         self._machines[machine.id] = machine
         self._fleet = None
         if drawn.until_notice_s is not None:
             self._at(now + drawn.until_notice_s, lambda at: self._warn(machine, at))
+        for after_s in draw_advice(self._times.advice, self._advised[pool], drawn.until_notice_s, hazard):
+            self._at(now + after_s, lambda at: self._advise(machine, at))
         if self.prewarmed:
             if machine.role is Role.STANDBY:  # it booted before the run, and was paid for then
                 self._leave(machine, Event.STOP, now)
@@ -441,6 +447,11 @@ class SimulatedCloud:
         if slot is not None:
             machine.credits = credits_kept(machine.offering.instance_type.credits, self._engine.credits(slot))
             self._engine.remove(slot, redispatch=self._redispatch)
+
+    def _advise(self, machine: _Machine, now: float) -> None:
+        """The rebalance recommendation, which changes nothing by itself."""
+        if machine.life.can_be_warned:
+            self._facts.append(RebalanceAdvised(instance=machine.id, at=now))
 
     def _warn(self, machine: _Machine, now: float) -> None:
         """The spot notice; the instance is gone when it has run out."""

@@ -17,7 +17,8 @@ from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.offering import Market, Offering
-from mark.domain.orders import Launch, LaunchRefused, StartStandby, StopStandby
+from mark.domain.orders import Fact, Launch, LaunchRefused, RebalanceAdvised, SpotWarned, StartStandby, StopStandby
+from mark.domain.times import LognormalTime, RebalanceAdvice
 from mark.emulator.clock import ServiceClock
 from mark.emulator.ec2.machine import LaunchSpec, Machine, MachineState
 from mark.emulator.ec2.machines import Machines
@@ -30,7 +31,9 @@ from tests.emulator.conftest import draws
 from tests.planner.builders import offering
 from tests.simulator.engines import engine
 
-WORLD = replace(ROUGH, spot_refused=0.3, on_demand_refused=0.3, pool_loss_every_s=None)
+ADVICE = RebalanceAdvice(share=0.5, lead=LognormalTime(median_s=600.0, p95_s=1800.0), unfounded=0.5)
+TIMES = replace(ROUGH.times, advice=ADVICE)
+WORLD = replace(ROUGH, times=TIMES, spot_refused=0.3, on_demand_refused=0.3, pool_loss_every_s=None)
 ON_DEMAND = offering()
 SPOT = replace(
     ON_DEMAND,
@@ -45,17 +48,18 @@ STANDBYS = 5
 class Replayed:
     """Standbys of a replay by their number."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, stress: float = 0.0) -> None:
         self._engine = engine(plain_kernel(), [], duration_s=20_000.0, start_at=REPLAY_AT)
         self.cloud = SimulatedCloud(
             engine=self._engine,
             offerings={item.name: item for item in (ON_DEMAND, SPOT)},
             world=WORLD,
-            faults=FaultScript(stress=0.0),
+            faults=FaultScript(stress=stress),
             seed=seed,
             start_at=REPLAY_AT,
             redispatch=True,
         )
+        self.heard: list[Fact] = []
         self.cloud.prewarmed = True
         self._submit_launch(ON_DEMAND, STANDBYS, Role.STANDBY)
         self.cloud.prewarmed = False
@@ -83,7 +87,9 @@ class Replayed:
     def _refused(self, ask: Callable[[], None]) -> list[LaunchRefused]:
         ask()
         self.cloud.fire(self._engine.now)
-        return [fact for fact in self.cloud.drain_facts() if isinstance(fact, LaunchRefused)]
+        facts = self.cloud.drain_facts()
+        self.heard += facts
+        return [fact for fact in facts if isinstance(fact, LaunchRefused)]
 
     def _submit_launch(self, item: Offering, count: int, role: Role) -> None:
         token = f"t{self._engine.now}-{item.name}-{role}"
@@ -93,14 +99,15 @@ class Replayed:
 class Emulated:
     """The same on an emulated EC2 whose clock the test moves; processes end at once."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, stress: float = 0.0) -> None:
         self._wall = 0.0
+        self.advised: list[float] = []
         self._clock = ServiceClock(ClockAnchor(service_at=LIVE_AT), wall=lambda: self._wall)
         self.machines = Machines(
             clock=self._clock,
             capacity=Capacity(WORLD, seed, start_at=self._clock.now()),
             draws=draws(seed),
-            stress=0.0,
+            stress=stress,
             boot_factor=lambda: 1.0,
             power=self,
             environment=lambda _: {},
@@ -164,6 +171,9 @@ class Emulated:
     def spot_warned(self, machine: Machine, at: float) -> None:
         """Nobody looks."""
 
+    def rebalance_advised(self, machine: Machine, at: float) -> None:
+        self.advised.append(at - LIVE_AT)
+
 
 ASKED = st.tuples(st.integers(1, 90), st.sampled_from(["on-demand", "spot", "wake"]))
 
@@ -184,6 +194,21 @@ def test_both_refuse_the_same_and_take_from_the_same_pools_though_clocks_and_ids
             else:
                 item = SPOT if what == "spot" else ON_DEMAND
                 assert replayed.pool_of_launch(item) == emulated.pool_of_launch(item)
+
+
+def test_both_recommend_to_replace_the_same_before_some_notices_and_without() -> None:
+    replayed, told, warned = Replayed(3, stress=2000.0), list[float](), 0
+    with Emulated(3, stress=2000.0) as emulated:
+        for world in (replayed, emulated):
+            for minute in range(60):
+                world.to(60.0 * minute)
+                world.pool_of_launch(SPOT)
+            world.to(40_000.0)
+    for fact in (*replayed.heard, *replayed.cloud.drain_facts()):
+        told += [fact.at - REPLAY_AT] if isinstance(fact, RebalanceAdvised) else []
+        warned += isinstance(fact, SpotWarned)
+    assert 0 < len(told) < 2 * warned
+    assert sorted(told) == pytest.approx(sorted(emulated.advised))
 
 
 def test_standbys_that_were_there_before_the_start_sleep_and_no_run_of_theirs_is_billed() -> None:

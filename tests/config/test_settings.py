@@ -13,7 +13,7 @@ from mark.config.settings import Settings, cache_dir, load_settings, settings_an
 from mark.dispatch.policy import Late, Routing
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
-from mark.domain.times import LognormalTime
+from mark.domain.times import LognormalTime, RebalanceAdvice
 from scripts.docs import SETTINGS_INTRO
 
 
@@ -72,7 +72,10 @@ def test_the_whole_tree_can_be_written(tmp_path):
           standby: {max_count: 20}
           overflow_limits: {concurrency: 100, burst: 50, memory_gib: 2}
           managed: {cpu: 1.3, gpu: 1.5}
-        simulate: {launch: {median_s: 200, p95_s: 300}, wake: {median_s: 60, p95_s: 60}}
+        simulate:
+          launch: {median_s: 200, p95_s: 300}
+          wake: {median_s: 60, p95_s: 60}
+          rebalance: {share: 0.5, lead: {median_s: 200, p95_s: 300}}
         models: mine.json
         seed: 3
     """
@@ -85,6 +88,7 @@ def test_the_whole_tree_can_be_written(tmp_path):
     assert settings.faults.late_boots[0].factor == 2
     times = named_world(settings).times
     assert (times.launch, times.wake_large) == (LognormalTime(median_s=200, p95_s=300), times.wake)
+    assert times.advice == RebalanceAdvice(share=0.5, lead=times.launch, unfounded=0.0)
     assert settings.policy.monitor.count == 2
     assert settings.models == tmp_path / "mine.json"
 

@@ -75,6 +75,9 @@ class Lab:
         assert machine.is_spot
         assert machine.life.terminates_at == at + 120
 
+    def rebalance_advised(self, machine: Machine, at: float) -> None:
+        raise AssertionError("this world recommends nothing")
+
     def launch(self, market: Market) -> None:
         spec = LaunchSpec(
             instance_type=TYPES["c5.large"], market=market, image_id="ami", zone="z", subnet_id="s", vpc_id="v"

@@ -41,14 +41,18 @@ def receive(world: World, url: str, count: int) -> list[dict[str, Any]]:
 
 
 def test_a_notice_reaches_queue_and_instance_and_takes_it_away(world: World) -> None:
-    url = queue_of(world, {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]})
+    kinds = ["EC2 Instance Rebalance Recommendation", "EC2 Spot Instance Interruption Warning"]
+    url = queue_of(world, {"source": ["aws.ec2"], "detail-type": kinds})
     (name,) = ids_of(fleet(world, template(world), market="spot"))
     world.wait(name, "running", pid=True)
     world.ask(name)
     world.mark("POST", "clock", {"wall_at": time.time(), "service_at": STAND, "speed": 0.0})
-    assert world.mark("POST", "interrupt", {"instances": [name]}) == {"instances": [name]}
+    for later in ({"advised_s": 900.0}, {}):
+        assert world.mark("POST", "interrupt", {"instances": [name], **later}) == {"instances": [name]}
 
-    (event,) = receive(world, url, 1)
+    advised, event = receive(world, url, 2)
+    assert [advised["detail-type"], event["detail-type"]] == kinds
+    assert advised["detail"] == {"instance-id": name}
     assert event["detail"] == {"instance-id": name, "instance-action": "terminate"}
     assert event["time"] == "2027-01-15T08:00:00.000Z"
     assert event["resources"][0].endswith(f"instance/{name}")

@@ -21,9 +21,9 @@ from mark.aws.provision import ServiceResources, set_up
 from mark.aws.session import Aws
 from mark.domain.billing.costs import FleetUsage
 from mark.domain.clock import ClockAnchor
-from mark.domain.orders import Fact, SpotWarned, Terminate
+from mark.domain.orders import Fact, RebalanceAdvised, SpotWarned, Terminate
 from mark.ports import Clock
-from mark.protocols.events import InstanceMessage, RebalanceAdvised, StateChanged, event_of_message
+from mark.protocols.events import InstanceMessage, StateChanged, event_of_message
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service
 from tests.emulator.conftest import World, config_for
 from tests.waiting import PATIENCE_S, until

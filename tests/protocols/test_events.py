@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.domain.orders import SpotWarned
+from mark.domain.orders import RebalanceAdvised, SpotWarned
 from mark.domain.times import SPOT_NOTICE_S
 from mark.protocols.events import (
     STATES,
     InstanceMessage,
-    RebalanceAdvised,
     StateChanged,
     compose_message,
     event_of_message,

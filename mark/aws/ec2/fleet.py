@@ -51,6 +51,7 @@ from mark.domain.orders import (
     Launch,
     LaunchFailed,
     Order,
+    RebalanceAdvised,
     RefusalCause,
     SpotWarned,
     StartStandby,
@@ -59,7 +60,7 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.ports import Clock, Ledger, Membership
-from mark.protocols.events import RebalanceAdvised, StateChanged
+from mark.protocols.events import StateChanged
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import CreateFleetResultTypeDef, ReservationTypeDef
@@ -319,7 +320,7 @@ class Ec2Cloud:
             case StateChanged():
                 self._transitions.told(word.instance, word.state, word.at)
             case RebalanceAdvised():
-                _log.info("AWS recommends to rebalance: %s is likely to be interrupted", word.instance)
+                return [word] if word.instance in self._rows or word.instance in self._unlisted else []
             case _:
                 assert_never(word)
         return []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from mark.cloudmodel.lifecycle import (
     Phase,
     allows,
     caught_up,
+    draw_advice,
     draw_launch,
     draw_victims,
     draw_wake,
@@ -70,6 +72,9 @@ class Watcher(Protocol):
 
     def spot_warned(self, machine: Machine, at: float) -> None:
         """Note its spot notice at `at`."""
+
+    def rebalance_advised(self, machine: Machine, at: float) -> None:
+        """Note at `at` that it is likely to get one."""
 
 
 class Machines:
@@ -134,12 +139,13 @@ class Machines:
         """A new instance: pending, or running and booted where the world is prewarmed."""
         now = self._clock.now()
         pool = pool_name(spec.offering, self._zone_of(spec))
+        hazard = spec.instance_type.spot_hazard_per_hour * self._stress if spec.is_spot else 0.0
         drawn = draw_launch(
             self._times,
             self._draws.boots,
             self._pool(pool),
             boot_factor=self._boot_factor(),
-            hazard_per_hour=spec.instance_type.spot_hazard_per_hour * self._stress if spec.is_spot else 0.0,
+            hazard_per_hour=hazard,
         )
         machine = Machine(
             id=self._next_id(),
@@ -162,6 +168,9 @@ class Machines:
             machine.spot_request = f"sir-{secrets.token_hex(4)}"
         self._machines[machine.id] = machine
         self._begin(machine, drawn.until_notice_s, now)
+        advised = self._pool(f"advice {pool}")
+        for after_s in draw_advice(self._times.advice, advised, drawn.until_notice_s, hazard):
+            self._clock.at(now + after_s, partial(self._advise, machine))
         return machine
 
     def zone_of_launch(self, item: InstanceType, market: Market, named: str = "") -> str | None:
@@ -230,13 +239,22 @@ class Machines:
         for machine in machines:
             self._leave(machine, Event.TERMINATE, USER_INITIATED, self._clock.now())
 
-    def interrupt(self, machines: list[Machine]) -> list[Machine]:
-        """Give these spot instances their notice; those that got it."""
+    def interrupt(self, machines: list[Machine], after_s: float = 0.0) -> list[Machine]:
+        """Give these spot instances their notice; those that got it.
+
+        after_s: a recommendation now and the notice so much later, as AWS's fault injection does.
+        """
         wrong = [machine.id for machine in machines if not machine.is_spot]
         if wrong:
             raise ApiError("InvalidParameterValue", f"not spot instances: {', '.join(wrong)}")
         now = self._clock.now()
-        return [machine for machine in machines if self._warn(machine, now)]
+        if after_s <= 0.0:
+            return [machine for machine in machines if self._warn(machine, now)]
+        told = [machine for machine in machines if machine.life.can_be_warned]
+        for machine in told:
+            self._advise(machine, now)
+            self._clock.at(now + after_s, partial(self._interrupt, machine))
+        return told
 
     def ready_spot(self, taken: str = "") -> list[Machine]:
         """The ready spot instances that have no notice yet, of one offering or pool where it is named."""
@@ -317,6 +335,11 @@ class Machines:
 
     def _interrupt(self, machine: Machine, now: float) -> None:
         self._warn(machine, now)
+
+    def _advise(self, machine: Machine, now: float) -> None:
+        """The rebalance recommendation, which changes nothing by itself."""
+        if machine.life.can_be_warned:
+            self._watcher.rebalance_advised(machine, now)
 
     def _warn(self, machine: Machine, now: float) -> bool:
         """The notice; the instance is shut down when it has run out."""

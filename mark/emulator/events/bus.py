@@ -69,6 +69,10 @@ class Events:
         detail = {"instance-id": machine.id, "instance-action": "terminate"}
         self._emit("EC2 Spot Instance Interruption Warning", machine, detail, at)
 
+    def rebalance_advised(self, machine: Machine, at: float) -> None:
+        """EC2 Instance Rebalance Recommendation."""
+        self._emit("EC2 Instance Rebalance Recommendation", machine, {"instance-id": machine.id}, at)
+
     def _emit(self, kind: str, machine: Machine, detail: dict[str, str], at: float) -> None:
         arn = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{machine.id}"
         self.send(event_of(kind, source="aws.ec2", resource=arn, detail=detail, at=at))

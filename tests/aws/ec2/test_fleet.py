@@ -23,6 +23,7 @@ from mark.domain.orders import (
     Drain,
     LaunchFailed,
     LaunchRefused,
+    RebalanceAdvised,
     RefusalCause,
     SpotWarned,
     StartStandby,
@@ -30,7 +31,7 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
-from mark.protocols.events import RebalanceAdvised, StateChanged
+from mark.protocols.events import StateChanged
 from tests.aws.builders import (
     OFFERINGS,
     ON_DEMAND,
@@ -951,7 +952,10 @@ def test_a_notice_that_comes_twice_is_one_fact(there: Scene) -> None:
     for _ in range(2):
         there.send(SpotWarned(instance=name, at=1000.0, terminates_at=1120.0))
 
-    assert len(there.cloud.drain_facts()) == 1
+    advised = RebalanceAdvised(instance=name, at=1000.0)
+    there.send(advised)
+    notice, recommended = there.cloud.drain_facts()
+    assert (notice.kind, recommended) == ("spot-warned", advised)
 
 
 def test_notices_of_others_are_left_alone(there: Scene) -> None:
