@@ -23,7 +23,11 @@ __all__ = ["__version__", *_OF_API]  # noqa: PLE0604 - they are texts
 def __getattr__(name: str) -> object:
     # agents and commands import this, too: what replays need is imported when it is asked for
     if name == "__version__":  # of git's tags, when it was installed
-        return import_module("importlib.metadata").version("mark-serving")
+        metadata = import_module("importlib.metadata")
+        try:
+            return metadata.version("mark-serving")
+        except metadata.PackageNotFoundError:  # its source alone is on the path
+            return "0+unknown"
     if name not in _OF_API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -239,7 +239,7 @@ async def _serve(planner: PodPlanner, config: GrpcConfig) -> None:
     try:
         while not stop.is_set():
             made.clear()
-            await asyncio.to_thread(_tick, planner)
+            await _tick_or_stop(planner, stop)
             server.tell(planner.plan, planner.trouble)
             said = _say(planner, said)
             if (training is None or not training.is_alive()) and planner.wants_training():
@@ -247,6 +247,34 @@ async def _serve(planner: PodPlanner, config: GrpcConfig) -> None:
             await _first_of(stop, made, timeout_s=until_next_s(time.time()))
     finally:
         await server.stop()
+
+
+async def _tick_or_stop(planner: PodPlanner, stop: asyncio.Event) -> None:
+    """Tick in a thread that nobody waits for at the end: Prometheus may not answer for minutes."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def end(error: MarkError | None) -> None:
+        if not done.done():
+            done.set_result(None) if error is None else done.set_exception(error)
+
+    def work() -> None:
+        failed = None
+        try:
+            _tick(planner)
+        except MarkError as error:
+            failed = error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(end, failed)
+
+    threading.Thread(target=work, daemon=True).start()
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((done, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if done.done():
+        done.result()
+    else:
+        done.cancel()
 
 
 def _tick(planner: PodPlanner) -> None:

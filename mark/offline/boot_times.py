@@ -25,7 +25,7 @@ class BootTimesDocument(TypedDict):
     count: int
     median_s: float
     p95_s: float
-    #: The median that plans assume; null where they know no such offering.
+    #: What plans assume: the median of launches, the mean of wakes; None where they know no such offering.
     assumed_s: float | None
 
 
@@ -72,6 +72,7 @@ class BootTimes:
 def boot_lines(documents: Sequence[BootTimesDocument]) -> Iterator[str]:
     """Each in words."""
     for one in documents:
-        assumed = "" if one["assumed_s"] is None else f"; plans assume {one['assumed_s']:.0f} s"
+        mean = " in the mean" if one["way"] == "wake" else ""
+        assumed = "" if one["assumed_s"] is None else f"; plans assume {one['assumed_s']:.0f} s{mean}"
         times = f"{one['median_s']:.0f} s at the median, {one['p95_s']:.0f} s at the 95 % point of {one['count']}"
         yield f"{one['way']} of {one['offering']} until ready: {times}{assumed}"

@@ -8,6 +8,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.runner import Journal
 from mark.controller.state import Decision, NoteKind, Observation
 from mark.domain.billing.footprint import Gateways
+from mark.domain.figures import figure
 from mark.domain.fleet import FleetView
 from mark.simulator.results import RunResult
 
@@ -61,4 +62,4 @@ def _limit_notes(result: RunResult, policy: ControllerPolicy, watch: LimitWatch)
         yield f"EC2 refused {result.refusals:,} launch{'' if result.refusals == 1 else 'es'}"
     shed = result.served.shed / result.requests if result.requests else 0.0
     if shed > SHED_SHARE:
-        yield f"sheds {shed * 100:.2g} %, more than {SHED_SHARE * 100:g} %"
+        yield f"sheds {figure(shed * 100, digits=2)} %, more than {SHED_SHARE * 100:g} %"

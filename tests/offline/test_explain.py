@@ -116,4 +116,7 @@ def test_boots_and_wakes_are_told_beside_what_plans_assume() -> None:
     launched, woke = boot_lines(found.documents(replace(POLICY, standby=standby)))
     times = "70 s at the median, 70 s at the 95 % point"
     assert launched == f"launch of {SMALL.name} until ready: {times} of 2; plans assume {SMALL.boot_s:.0f} s"
-    assert woke == f"wake of {SMALL.name} until ready: {times.replace('70', '40')} of 1; plans assume 70 s"
+    assert (
+        woke
+        == f"wake of {SMALL.name} until ready: {times.replace('70', '40')} of 1; plans assume 70 s in the mean"
+    )

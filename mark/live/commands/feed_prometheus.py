@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.demand import STALE_S
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.live.commands.feed import REPORT_EACH_S, Feed, started_feed
 from mark.offline.metrics.minute_rates import AFTER_S, MINUTE_S, MinuteRates, until_next_s
 from mark.report.terminal import note
@@ -64,7 +64,14 @@ class Relay:
 def feed_from_prometheus(service: str, model: str | None, rates: MinuteRates) -> None:
     """Count what the query gives until Ctrl-C. Misconfigured where Prometheus refuses the first time."""
     feed, name = started_feed(service, model)
-    trouble = _read(rates, "")
+    try:
+        rates.read(time.time())
+    except Misconfigured:
+        raise
+    except MarkError as error:
+        trouble = _told(error, "")
+    else:
+        trouble = ""
     stop = threading.Event()
     threading.Thread(target=_follow, args=(rates, stop, trouble), daemon=True).start()
     relay = Relay(np.random.default_rng())
@@ -84,21 +91,22 @@ def _count_until_stopped(feed: Feed, take: Callable[[float], int]) -> None:
         time.sleep(REPORT_EACH_S - now % REPORT_EACH_S)
 
 
-def _read(rates: MinuteRates, trouble: str) -> str:
-    """Read on; returns what is wrong, which is said where it is new."""
-    try:
-        rates.read(time.time())
-    except MarkError as error:
-        if isinstance(error, Misconfigured) and not rates.rates:
-            raise
-        if str(error) != trouble:
-            note(f"{error}; the last minute's load is counted again, for {STALE_S / MINUTE_S:.0f} minutes at most")
-        return str(error)
-    if trouble:
-        note("load is read again")
-    return ""
+def _told(error: Exception, trouble: str) -> str:
+    """What is wrong, which is said where it is new."""
+    words = str(error) if isinstance(error, MarkError) else f"internal error: {failure_words(error)}"
+    if words != trouble:
+        note(f"{words}; the last minute's load is counted again, for {STALE_S / MINUTE_S:.0f} minutes at most")
+    return words
 
 
 def _follow(rates: MinuteRates, stop: threading.Event, trouble: str) -> None:
+    """Read on each minute, whatever goes wrong."""
     while not stop.wait(until_next_s(time.time())):
-        trouble = _read(rates, trouble)
+        try:
+            rates.read(time.time())
+        except Exception as error:  # noqa: BLE001 - nobody is above: the next minute tries again
+            trouble = _told(error, trouble)
+        else:
+            if trouble:
+                note("load is read again")
+            trouble = ""

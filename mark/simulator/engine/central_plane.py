@@ -88,7 +88,11 @@ class CentralEngine(Engine):
         return {} if self._own is None else self._own.failures
 
     def close(self) -> None:
-        """The run is over."""
+        """The run is over: what waits and is late is missed, or a rule that starts little would look best."""
+        late_before = self._now - float(self._rules.objective_s)
+        late = [request for request in self._queue.waiting() if self._asked[request][0] < late_before]
+        for request in self._queue.remove_all(late):
+            self._shed(request)
         if self._own is not None:
             self._own.close()
 
