@@ -8,12 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.controller.at_risk import with_risks
+from mark.controller.journal import Header, entry_line, header_line, read_journal
+from mark.controller.recovery import recover
+from mark.controller.state import Decision, State
+from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.orders import Fact, Launch, LaunchRefused, RebalanceAdvised, RefusalCause, SpotWarned
-from tests.controller.builders import SMALL, Stepped, drained, instances, plan, seen
+from tests.controller.builders import POLICY, SMALL, Stepped, drained, instances, plan, seen
 
 READY, PENDING, DRAINING = InstanceState.READY, InstanceState.PENDING, InstanceState.DRAINING
 WANTED, PERIOD_S = 3, 60.0
+HISTORY = Demand(end_at=0.0, mean_rps=(30.0,), max_rps=(30.0,))
 TICKS = st.lists(
     st.tuples(st.sampled_from(["advised", "warned", "refused", "nothing"]), st.integers(0, 9)), max_size=30
 )
@@ -81,6 +86,18 @@ def test_another_is_launched_at_once_and_the_one_at_risk_goes_when_that_is_ready
     assert made.step(*advised) == [], "told again, it is not replaced again"
     assert made.step() == ["i-0001"], "whether it was interrupted or not"
     assert (made.launched, len(made.serving())) == (WANTED + 1, WANTED)
+
+
+def test_a_controller_that_takes_over_knows_what_was_at_risk() -> None:
+    fleet = FleetView(instances=instances(2))
+    advised = RebalanceAdvised(instance="i-0002", at=60.0)
+    marked = with_risks(fleet, FleetView(), (advised,))
+    header = Header(policy=POLICY, catalogue="test", seed=0, history=HISTORY)
+    line = entry_line(FleetView(), seen(60.0, marked.instances, facts=(advised,)), Decision(state=State()))
+    recovered = recover(*read_journal([header_line(header), line]))
+    assert recovered is not None
+    assert with_risks(fleet, recovered.fleet, ()) == marked
+    assert (marked.staying, marked.ready) == ({SMALL.name: 1}, {SMALL.name: 2})
 
 
 @given(ticks=TICKS)
