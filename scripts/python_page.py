@@ -80,7 +80,7 @@ def _signature(name: str, call: Any, *, is_read: bool) -> Iterator[str]:
 def _words(what: Any) -> Iterator[str]:
     """The docstring: its examples as blocks of code, its arguments as a list."""
     text = EXAMPLE.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", inspect.getdoc(what) or "")
-    for part in text.rstrip().split("\n\n"):
+    for part in re.sub(r"\s+Raises\s+", "\n\nRaises ", text.rstrip()).split("\n\n"):
         _, *told = ARGUMENTS.split(" ".join(part.split())) if ARGUMENTS.match(part) else [part]
         pairs = zip(told[::2], told[1::2], strict=True)
         yield "\n".join(f"- `{names}`: {words.strip()}" for names, words in pairs) or part

@@ -60,26 +60,25 @@ class Outlook:
         return f"demand is {age_s / UNIT_S:.0f} min old{because}" if age_s > STALE_S else ""
 
 
-def demand_of_rates(rates: Mapping[int, float]) -> tuple[Demand, int]:
-    """Demand of rates by the start of their minute, epoch seconds, and how many minutes in between were missing.
+def demand_of_rates(rates: Mapping[int, float]) -> Demand:
+    """Demand of rates by the start of their minute, epoch seconds.
 
     A missing minute holds the rate before it: no sample is not no load. The highest window of 5 s is what a
     Poisson process of the minute's rate has on average, as a minute's rate does not tell it.
     """
     starts = sorted(rates)
     if not starts:
-        return Demand(end_at=0.0, mean_rps=(), max_rps=()), 0
+        return Demand(end_at=0.0, mean_rps=(), max_rps=())
     mean_rps = []
     held = rates[starts[0]]
     for start in range(starts[0], starts[-1] + 1, int(UNIT_S)):
         held = rates.get(start, held)
         mean_rps.append(held)
-    missing = len(mean_rps) - len(starts)
     return Demand(
         end_at=starts[-1] + UNIT_S,
         mean_rps=tuple(mean_rps),
         max_rps=tuple(rate + BUSIEST * math.sqrt(rate / WINDOW_S) for rate in mean_rps),
-    ).last(KEEP_HISTORY), missing
+    ).last(KEEP_HISTORY)
 
 
 def decide_pods(policy: ControllerPolicy, seen: Outlook, last: PodPlan | None) -> PodPlan:

@@ -148,5 +148,5 @@ def _stub() -> bytes:
     """A zip that says where the code is: on this machine handlers are imported from where they are installed."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("README.txt", "The handler is imported from the installed package lambda_handlers.\n")
+        archive.writestr("README.txt", "The handler is imported from mark.lambda_handlers, as it is installed.\n")
     return packed.getvalue()

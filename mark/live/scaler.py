@@ -134,7 +134,7 @@ class PodPlanner:
     def tick(self) -> None:
         """Read what is new, decide, and write it down. Misconfigured where a first answer is out of reach."""
         self.trouble, before = self._read(), self.plan
-        self.history, _ = demand_of_rates(self._rates.rates)
+        self.history = demand_of_rates(self._rates.rates)
         seen = Outlook(now=self._now(), history=self.history, trouble=self.trouble)
         try:
             self.plan = decide_pods(self.policy, self._with_forecast(seen), before)
@@ -191,6 +191,8 @@ def scale(settings: Settings, options: ScalerOptions, environment: Mapping[str, 
     reading = TraceReading.of(settings).options
     source = Prometheus.at(options.prometheus, environment)
     rates = MinuteRates(source, options.query, reading, options.days)
+    for text in rates.notes:
+        note(text)
     cache = usable_cache()
 
     def make(history: Demand) -> Built:

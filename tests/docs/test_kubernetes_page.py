@@ -120,9 +120,9 @@ SCALED_OBJECT = of(
 )
 
 
-def manifests() -> list[dict[str, Any]]:
+def manifests(kind: str = "ScaledObject") -> list[dict[str, Any]]:
     texts = [block.text for block in blocks(PAGE) if block.language == "yaml"]
-    return [one for text in texts for one in yaml.safe_load_all(text)]
+    return [one for text in texts for one in yaml.safe_load_all(text) if one["kind"] == kind]
 
 
 def test_manifests_are_what_keda_takes() -> None:
@@ -147,3 +147,17 @@ def test_manifests_name_what_the_scaler_answers() -> None:
     assert [one["metadata"]["name"] for one in manifests()] == [
         f"classifier-{kind.replace('.', '-')}" for kind in types
     ]
+
+
+def test_the_scaler_s_own_pod_is_started_as_its_command_asks_and_reached_where_triggers_look() -> None:
+    ((pod,), (service,)) = (manifests(kind) for kind in ("Deployment", "Service"))
+    (container,) = pod["spec"]["template"]["spec"]["containers"]
+    asked = [*container["command"], *container["args"]]
+    (scaler,) = (command for name, command in commands() if name == "mark scaler")
+    given = scaler.make_context("scaler", asked[2:]).params
+    assert asked[:2] == ["mark", "scaler"]
+    assert str(given["state"]).startswith(container["volumeMounts"][0]["mountPath"])
+    assert service["spec"]["ports"] == [{"port": given["port"]}]
+    where = f"{service['metadata']['name']}.{service['metadata']['namespace']}:{given['port']}"
+    triggers = [trigger for one in manifests() for trigger in one["spec"]["triggers"]]
+    assert {trigger["metadata"]["scalerAddress"] for trigger in triggers} == {where}

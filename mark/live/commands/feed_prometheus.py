@@ -64,6 +64,8 @@ class Relay:
 def feed_from_prometheus(service: str, model: str | None, rates: MinuteRates) -> None:
     """Count what the query gives until Ctrl-C. Misconfigured where Prometheus refuses the first time."""
     feed, name = started_feed(service, model)
+    for text in rates.notes:
+        note(text)
     try:
         rates.read(time.time())
     except Misconfigured:

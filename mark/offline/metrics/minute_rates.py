@@ -34,7 +34,10 @@ class MinuteRates:
 
     def __init__(self, source: Prometheus, query: str, options: TraceOptions, days: float) -> None:
         """Misconfigured for a query that would mislead. days: asked for by the first read, at most 14."""
-        kind, _ = meaning(query, MINUTE_S)
+        if not query.strip():
+            raise Misconfigured("the query is empty: write one such as 'sum(rate(http_requests_total[1m]))'")
+        #: What a reader of its figures should know of the query.
+        kind, self.notes = meaning(query, MINUTE_S)
         self._options = options if options.rows else replace(options, rows=kind)
         self._source, self._query = replace(source, timeout_s=TIMEOUT_S), query
         if not 0 < days <= KEEP_HISTORY * MINUTE_S / DAY_S:
