@@ -124,6 +124,28 @@ def test_a_model_goes_into_infer_with_its_files() -> None:
     assert not [name for name in code_of("mark.lambda_handlers.infer").files if name.startswith("mark/models/")]
 
 
+def test_a_model_of_ones_own_is_taken_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "my_models"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "mine.py").write_text("import numpy\nfrom my_models.layers import Layer\n")
+    (package / "layers.py").write_text("import orjson\nclass Layer: pass\n")
+    (package / "weights.bin").write_bytes(b"w")
+    (tmp_path / "alone.py").write_text("import numpy\n")
+    monkeypatch.chdir(tmp_path)
+
+    code = code_of("mark.lambda_handlers.infer", models=["my_models.mine", "alone"])
+    own = {name for name, path in code.files.items() if path.is_relative_to(tmp_path)}
+    assert own == {
+        *(f"my_models/{name}" for name in ("__init__.py", "mine.py", "layers.py", "weights.bin")),
+        "alone.py",
+    }
+    assert {"numpy", "orjson"} <= code.libraries
+    assert not {"my_models", "alone", "mark"} & code.libraries
+
+
 def test_one_command_writes_what_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["warm", "--to", str(tmp_path / "deep" / "er")]) == 0
     assert [path.name for path in (tmp_path / "deep" / "er").iterdir()] == ["warm.zip"]

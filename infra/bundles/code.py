@@ -1,4 +1,7 @@
-"""Files of this project that a function needs: all that its handler imports, also within functions, and so on."""
+"""Files that a function needs: all of this project that its handler imports, also within functions, and so on.
+
+A user's own model is looked for in the working directory; what lies in its package comes with it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ DATA = {
     "mark.report.mail.message": ("mark/report/templates/mail.html.j2",),
 }
 """What modules read beside them, files or folders."""
+EXAMPLE = "name one as mark.models.digits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +36,17 @@ def code_of(*roots: str, models: Sequence[str] = ()) -> Code:
     modules: dict[str, Path] = {}
     libraries: set[str] = set()
     waiting = [*roots, *models]
+    ours = {mark.__name__, *(name.partition(".")[0] for name in models)}
     for name in waiting:
         if _path(name) is None:
-            raise Misconfigured(f"there is no module {name} here: name one as mark.models.digits")
+            raise Misconfigured(f"there is no module {name} in {Path.cwd()}, nor is it one of ours: {EXAMPLE}")
     while waiting:
         name = waiting.pop()
         for module in _with_parents(name):
             if module not in modules and (path := _path(module)) is not None:
                 modules[module] = path
                 found = list(_imports(ast.parse(path.read_text(encoding="utf-8"))))
-                waiting += [other for other in found if other.partition(".")[0] == mark.__name__]
+                waiting += [other for other in found if other.partition(".")[0] in ours]
                 libraries |= {other.partition(".")[0] for other in found}
     files = {_name(path): path for path in modules.values()}
     for module, places in DATA.items():
@@ -49,8 +54,9 @@ def code_of(*roots: str, models: Sequence[str] = ()) -> Code:
             files |= {_name(path): path for place in places for path in _below(HOUSE / place)}
     for model in models:
         folder = modules[model].parent
-        files |= {_name(path): path for path in _below(folder) if path.suffix != ".pyc"}
-    return Code(files, frozenset(libraries) - {mark.__name__} - sys.stdlib_module_names)
+        if folder != Path.cwd():  # a module of no package is its file alone
+            files |= {_name(path): path for path in _below(folder) if path.suffix != ".pyc"}
+    return Code(files, frozenset(libraries) - ours - sys.stdlib_module_names)
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
@@ -74,8 +80,9 @@ def _with_parents(name: str) -> Iterator[str]:
 
 
 def _path(module: str) -> Path | None:
-    place = HOUSE.joinpath(*module.split("."))
-    return next((path for path in (place / "__init__.py", place.with_suffix(".py")) if path.is_file()), None)
+    places = [root.joinpath(*module.split(".")) for root in (HOUSE, Path.cwd())]
+    found = (path for place in places for path in (place / "__init__.py", place.with_suffix(".py")))
+    return next((path for path in found if path.is_file()), None)
 
 
 def _below(place: Path) -> Iterator[Path]:
@@ -83,4 +90,4 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def _name(path: Path) -> str:
-    return path.relative_to(HOUSE).as_posix()
+    return path.relative_to(HOUSE if path.is_relative_to(HOUSE) else Path.cwd()).as_posix()
