@@ -59,7 +59,7 @@ def test_every_setting_of_a_replay_counts(name: str) -> None:
     part, *path = name.split(".")
     place = other
     for step in path:
-        place[part] = place[part] or {}  # a section that is left out
+        place[part] = place.get(part) or {}  # a section that is left out
         place, part = place[part], step
     place[part] = "another value"
     assert key(usual) != key(other)

@@ -32,7 +32,7 @@ class Archive:
     """The one stack that stays, with a bucket and a log group."""
 
     def state(self, name: str) -> SimpleNamespace:
-        return SimpleNamespace(name=name)
+        return SimpleNamespace(name=name, tags={"mark:service": "shop"})
 
     def resources(self, name: str) -> dict[str, str]:
         return {"Bucket": "shop-bucket", "Logs": "/mark/shop", "Policy": ""}
