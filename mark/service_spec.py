@@ -114,6 +114,11 @@ class ServiceSpec:
     #: what gateways and agents send to a collector; None for nothing
     telemetry: Telemetry | None = None
 
+    def existing_usd(self, seconds: float) -> float | None:
+        """What the fleet that serves costs in that time, where this only observes; None where nobody said."""
+        hourly = self.existing_usd_per_hour if self.observed else None
+        return None if hourly is None else hourly * seconds / 3600.0
+
     @property
     def shared(self) -> ServedModel | None:
         """What bills take for the model of shared instances; None where nothing is shared."""

@@ -200,7 +200,8 @@ def status(
 
     The table has load, share in time, cost and state of each model, the most expensive first, and the overhead
     that they share below it. A model in full has its fleet as planned, requested and observed, and its last
-    decisions. --json has all of every model.
+    decisions. --json has all of every model. With `mode: observe` it says what you run, what MArk would run, what
+    that would have saved so far, and its risk.
     """
     if aws:
         from mark.live.status.aws_inventory import show_standing

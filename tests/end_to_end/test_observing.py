@@ -76,7 +76,12 @@ def test_it_plans_for_what_it_is_fed_and_rents_nothing(tmp_path: Path) -> None:
         eventually(a_minute_of_load_has_closed, within_s=300.0)
         eventually(lambda: live.store.arrived("inception-v3") == fed)
 
-        (model,) = live.ask("status")["models"]
+        seen = live.ask("status")
+        (model,) = seen["models"]
+        beside = seen["counterfactual"]
+        assert beside["existing_usd"] == pytest.approx(2.5 * (seen["now"] - beside["since"]) / 3600)
+        assert beside["saved_usd"] == pytest.approx(beside["existing_usd"] - beside["usd"])
+        assert beside["beyond_least"] is None or beside["beyond_least"] <= beside["beyond_most"] <= 1
         assert {row["id"].partition("-")[0] for row in model["fleet"]["observed"]} == {"shadow"}
         assert live.instances() == []  # nothing was ever rented
         report = live.ask("report", "--policy", "none")

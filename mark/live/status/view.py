@@ -27,6 +27,7 @@ from mark.accounting.ledger import (
     unpriced,
     unpriced_words,
 )
+from mark.accounting.shortfall import shortfall
 from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import cost_of
 from mark.controller.demand_units import window_speeds
@@ -52,6 +53,7 @@ from mark.report.live.service_status import (
     ArrivalRates,
     ClientStatus,
     ControllerStatus,
+    CounterfactualStatus,
     FleetStatus,
     GatewayShare,
     HourlyStatus,
@@ -62,6 +64,7 @@ from mark.report.live.service_status import (
     ObservedInstance,
     OfferingCapacity,
     OverheadStatus,
+    Overview,
     ReplaysStatus,
     ServiceStatus,
     SharedInstanceStatus,
@@ -152,6 +155,8 @@ class LiveView:
             models, shared = _divided(models, shared)
         commitments_usd = 0.0 if budget is None else budget.commitments_usd
         overhead = _overhead(self._spec.footprint, published, now, commitments_usd)
+        overview = make_overview(models, overhead, shared)
+        life_s = _life_s(published, now)
         return ServiceStatus(
             service=self._service,
             now=now,
@@ -168,12 +173,15 @@ class LiveView:
             budget=budget,
             replays=_replays(NIGHTLY.read(store)),
             compared=COMPARED.read(store),
+            counterfactual=_counterfactual(self._spec, models, overhead, overview, now, life_s)
+            if self._spec.observed
+            else None,
             hours=(SPEND.read(store) or SpendHistory()).hours,
             alerts=ALERTS.read(store),
             archive=ARCHIVE.read(store),
             overhead=overhead,
             shared=shared,
-            overview=make_overview(models, overhead, shared),
+            overview=overview,
             models=models,
         )
 
@@ -326,11 +334,43 @@ def _overhead(
 
     Gateways are billed for their peaks together. commitments_usd: as the controller counted it last.
     """
-    began = [known.began_at for known in published if known.began_at is not None]
-    life_s = max(0.0, now - min(began)) if began else 0.0
+    life_s = _life_s(published, now)
     lines = standing_lines(footprint, sum(known.peak_rps for known in published), life_s)
     usd = sum(line.usd for line in lines) + commitments_usd
     return OverheadStatus(usd=usd, usd_per_hour=usd * SECONDS_PER_HOUR / life_s if says_mean(life_s) else None)
+
+
+def _life_s(published: Sequence[PublishedModel], now: float) -> float:
+    """Seconds since the first model began."""
+    began = (known.began_at for known in published if known.began_at is not None)
+    return max(0.0, now - min(began, default=now))
+
+
+def _counterfactual(
+    spec: ServiceSpec,
+    models: Sequence[ModelStatus],
+    overhead: OverheadStatus,
+    overview: Overview,
+    now: float,
+    life_s: float,
+) -> CounterfactualStatus:
+    """What it would have cost, and what would have been missed, beside the fleet that serves."""
+    usd = overhead.usd + sum(model.cost_usd.total for model in models)
+    existing_usd = spec.existing_usd(life_s)
+    series = (model.series for model in models)
+    short = [shortfall(one.mean_rps, one.max_rps, one.capacity_rps) for one in series]
+    came = sum(one.came for one in short)
+    return CounterfactualStatus(
+        since=now - life_s,
+        existing_usd_per_hour=spec.existing_usd_per_hour,
+        existing_usd=existing_usd,
+        usd_per_hour=overview.usd_per_hour,
+        usd=usd,
+        saved_usd=None if existing_usd is None else existing_usd - usd,
+        minutes=max((one.minutes for one in short), default=0),
+        beyond_least=sum(one.least for one in short) / came if came else None,
+        beyond_most=sum(one.most for one in short) / came if came else None,
+    )
 
 
 def _spend(

@@ -183,7 +183,7 @@ def read_cost_report(
         advice=advice_of(models, service=spec.name, money=money_of(cost_of(item.line for item in lines))),
         notes=(*(OBSERVED if spec.observed else ()), *_notes(read, models, period, observed=spec.observed)),
         observed=spec.observed,
-        existing_usd=_existing_usd(spec, period),
+        existing_usd=spec.existing_usd(period.until - period.since),
         month=month_spend((*ledgers, *rented), period.until),
         hours=_hours((*ledgers, *rented), period.until),
         idle_usd=rent.between(period.since, period.until).idle_usd if rented else None,
@@ -477,12 +477,6 @@ def _load_ahead(store: ArchiveReader, model: str, until: float) -> LoadAhead | N
     if not series.forecast_start_at - series.unit_s <= until <= end_at:
         return None
     return LoadAhead(series=series, planned_rps=published.plan.capacity_rps if published.plan else None)
-
-
-def _existing_usd(spec: ServiceSpec, period: Period) -> float | None:
-    """Cost of the existing fleet in the period."""
-    hourly = spec.existing_usd_per_hour
-    return None if hourly is None or not spec.observed else hourly * (period.until - period.since) / HOUR_S
 
 
 def _reconciled(lines: Sequence[DayLine], aws_usd: Mapping[date, float]) -> tuple[ReconciledDay, ...]:

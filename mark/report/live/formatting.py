@@ -531,6 +531,31 @@ def format_month(status: ServiceStatus) -> str:
     return f"{words}; {than}, {rival}, in the {format_stretch(compared.replayed_s)} replayed."
 
 
+def format_counterfactual(status: ServiceStatus) -> str:
+    """What runs, what would run, what that would have saved and missed; empty where the service serves itself.
+
+    Empty in the first minute, too, which says nothing of a day.
+    """
+    beside = status.counterfactual
+    if beside is None or beside.usd_per_hour is None:
+        return ""
+    rows = (row for model in status.models for row in model.fleet.observed if row.state != "stopped")
+    counts = sorted(Counter(row.offering for row in rows).items())
+    fleet = ", ".join(f"{count} {name}" for name, count in counts) or "no instance"
+    words = f"MArk would run {fleet} for {usd(24 * beside.usd_per_hour)} USD a day"
+    if beside.existing_usd_per_hour is not None:
+        words = f"You run a fleet for {usd(24 * beside.existing_usd_per_hour)} USD a day, {words}"
+    words += f". It would have cost {usd(beside.usd)} USD in {format_stretch(status.now - beside.since)}"
+    if beside.saved_usd is not None:
+        words += f", {usd(abs(beside.saved_usd))} {'less' if beside.saved_usd >= 0 else 'more'} than yours"
+    if beside.beyond_least is None or beside.beyond_most is None:
+        return f"{words}."
+    rounded_up = math.ceil(1e4 * beside.beyond_most - 1e-9) / 1e4
+    least, most = (percent(share, digits=2) for share in (beside.beyond_least, rounded_up))
+    span = format_stretch(60.0 * beside.minutes)
+    return f"{words}; of the requests of the last {span}, {least} to {most} came beyond what it carried."
+
+
 def _budget_banner(status: ServiceStatus) -> Banner | None:
     spending = status.budget
     if spending is None or not spending.reasons:

@@ -450,6 +450,31 @@ class SharedStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CounterfactualStatus:
+    """What a service that only observes would have rented, beside the fleet that serves."""
+
+    #: From when on it observes.
+    since: float = 0.0
+    #: Rent of the fleet that serves, USD/h; None where `service.existing_usd_per_hour` does not say.
+    existing_usd_per_hour: float | None = None
+    #: The same since then, USD.
+    existing_usd: float | None = None
+    #: Rent of what it would run now, with its overhead, USD/h; None in the first minute.
+    usd_per_hour: float | None = None
+    #: What it would have cost since then, USD.
+    usd: float = 0.0
+    #: What it would have saved since then, USD; negative where it would have cost more.
+    saved_usd: float | None = None
+    #: Of the last hour, minutes since its first instance was ready.
+    minutes: int = 0
+    #: Share of the requests of those minutes that came beyond what its ready instances carry, at least: with each
+    #: minute's load as even as can be. None before any came.
+    beyond_least: float | None = None
+    #: The same at most: with each minute's load as uneven as its busiest 5 s allow.
+    beyond_most: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerStatus:
     """The controller that acts."""
 
@@ -511,6 +536,8 @@ class ServiceStatus:
     replays: ReplaysStatus | None = None
     #: What the days that were replayed last cost, beside the nearest rival; None before the first.
     compared: ComparedCost | None = None
+    #: What it would have rented beside the fleet that serves; None where it serves itself.
+    counterfactual: CounterfactualStatus | None = None
     #: The last whole hours' spending, oldest first.
     hours: tuple[HourSpend, ...] = ()
     #: Dead letters and alarms; None before a controller acts.

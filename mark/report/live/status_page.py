@@ -69,7 +69,9 @@ class LivePage:
         macros = cast("Any", self._parts.module)
         html = {
             "top": str(macros.top(_top(status))),
-            "month": str(macros.month(formatting.format_month(status))),
+            "month": str(
+                macros.month(formatting.format_counterfactual(status) or formatting.format_month(status))
+            ),
             "hours": str(macros.hours(*_hours(status))),
             "shared": str(macros.shared(status.shared, _numbers(status), INSTANCES_SHOWN)),
             "models": str(macros.models(status.overview, formatting.format_overhead(status), _numbers(status))),

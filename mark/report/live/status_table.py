@@ -102,7 +102,7 @@ def _service_line(status: ServiceStatus) -> Text:
     spent = formatting.format_spent(status)
     if spent:
         line.append(f"\nspent {spent}")
-    if month := formatting.format_month(status):
+    if month := formatting.format_counterfactual(status) or formatting.format_month(status):
         line.append(f"\n{month}")
     restarted = format_restarts(status)
     return line.append(f"\nrestarted {restarted}") if restarted else line

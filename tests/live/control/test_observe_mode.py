@@ -25,6 +25,7 @@ from mark.domain.times import CloudTimes
 from mark.live.commands import feed
 from mark.live.control.driver_factory import DriverFactory
 from mark.live.control.observe_mode import ShadowCloud
+from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report
 from mark.report.mail.message import render
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
@@ -263,6 +264,12 @@ def test_a_controller_over_it_plans_as_if_it_were_there_and_the_report_says_what
     mail = render(report)
     assert f"Would have been saved: {report.existing_usd - report.cost.total:,.2f} USD" in mail.text
     assert "nothing was rented" in mail.text
+
+    told = LiveView(store, "vision").status().counterfactual
+    assert told is not None
+    assert (told.existing_usd, told.usd) == pytest.approx((report.existing_usd, report.cost.total))
+    assert told.saved_usd == pytest.approx(report.existing_usd - report.cost.total)
+    assert (told.minutes, told.beyond_most) == (0, None)  # nobody published what came
 
 
 def test_the_mode_is_what_chooses_the_cloud(store: ServiceStore) -> None:

@@ -8,10 +8,17 @@ import pytest
 from rich.console import Console
 
 from mark.domain.billing.spending import SpendingLimit
-from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus, StoreStatus
+from mark.report.live.service_status import (
+    CounterfactualStatus,
+    LatencyStatus,
+    ModelStatus,
+    ServiceStatus,
+    StoreStatus,
+)
 from mark.report.live.status_table import status_table
 from mark.store.published_status import AssumedLoad, BudgetStatus, ForecasterStatus, PoolStatus
 from tests.report.live.fakes import (
+    NOW,
     SHARED,
     busy_model,
     empty_model,
@@ -42,6 +49,22 @@ def test_a_pool_says_its_cost_and_sizes_and_what_each_gateway_has() -> None:
     assert "- of 2.00 USD/h; chosen for 1 items a request" in text
     assert "(kairos, of the settings)" in text
     assert not re.search("^gateways", printed(status(busy_model())), re.MULTILINE)
+
+
+def test_what_runs_beside_is_told_where_a_service_only_observes() -> None:
+    beside = CounterfactualStatus(since=NOW - 3600.0, usd=0.31, usd_per_hour=0.3)
+    would = (
+        "MArk would run 9 c5.large:spot, 9 c5.xlarge:spot for 7.20 USD a day. It would have cost 0.31 USD in 1 h"
+    )
+    assert f" {would}. " in " ".join(printed(status(busy_model(), counterfactual=beside)).split())
+    early = status(busy_model(), counterfactual=replace(beside, usd_per_hour=None))
+    assert "would" not in printed(early)
+    known = replace(beside, existing_usd_per_hour=2.5, existing_usd=2.5, saved_usd=2.19)
+    judged = replace(known, minutes=57, beyond_least=0.00129, beyond_most=0.00421)
+    assert (
+        f" You run a fleet for 60.00 USD a day, {would}, 2.19 less than yours; of the requests of the last 57 "
+        "min, 0.12 % to 0.43 % came beyond what it carried. "
+    ) in " ".join(printed(status(busy_model(), counterfactual=judged)).split())
 
 
 @pytest.mark.parametrize("model", [empty_model(), busy_model(), interrupted_model(), pooled_model()])
