@@ -34,11 +34,8 @@ def test_the_readme_names_each() -> None:
 def test_it_is_kept_without_outputs_and_begins_with_what_to_install(path: Path) -> None:
     first, *_ = json.loads(path.read_text())["cells"]
     assert first["cell_type"] == "markdown"
-    assert (
-        "".join(first["source"]).count("pip install")
-        == "".join(first["source"]).count(pip_install("notebook"))
-        == 1
-    )
+    text = "".join(first["source"])
+    assert text.count("pip install") == text.count(pip_install("notebook")) == 1
     for cell in cells(path, "code"):
         assert (cell["outputs"], cell["execution_count"]) == ([], None)
         lines = "".join(cell["source"]).splitlines()
