@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.demand import STALE_S
+from mark.domain.errors import Misconfigured
+from mark.live.commands import feed_prometheus
 from mark.live.commands.feed import REPORT_EACH_S
 from mark.live.commands.feed_prometheus import READ_S, Relay
 from mark.offline.metrics.minute_rates import AFTER_S
@@ -58,3 +62,25 @@ def test_requests_are_spread_over_their_minute() -> None:
     parts = [made.take(BEGIN + 5.0 * window + 4.9, {START - 60: 20.0}) for window in range(12)]
     assert sum(parts) == 1200
     assert 60 < min(parts) < 100 < max(parts) < 150
+
+
+def test_whatever_goes_wrong_it_reads_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop, troubles = threading.Event(), iter([Misconfigured("401"), Misconfigured("401"), ValueError("no"), None])
+
+    class Rates:
+        def read(self, now: float) -> None:
+            if trouble := next(troubles):
+                raise trouble
+            stop.set()
+
+    monkeypatch.setattr(feed_prometheus, "until_next_s", lambda now: 0.0)
+    rates: Any = Rates()
+    feed_prometheus._follow(rates, stop, "")
+    said = capsys.readouterr().err
+    assert [said.count(words) for words in ("401", "internal error: ValueError: no", "load is read again")] == [
+        1,
+        1,
+        1,
+    ]

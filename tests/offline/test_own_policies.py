@@ -185,7 +185,11 @@ def test_a_dispatch_rule_is_replayed_on_kairos_pool_beside_other_policies(mark):
         "class Rule:\n n = -2\n"
         " def assign(self, waiting):\n  self.n += 1\n  return [self.n] * waiting.size.size\n"
         "class First:\n def assign(self, waiting): return []\nclass Nothing: pass\n"
+        "class Idle:\n def assign(self, waiting): return [-1] * waiting.size.size\n"
     )
+    starved = document(run("late.py:Idle"))["runs"][0]
+    assert starved["served"]["shed"] > 0.9 * sum(starved["served"].values())
+    assert starved["slo"]["attained"] == 0.0
     failing, beside = document(run("late.py:Rule", "kairos,reactive"))["runs"]
     assert any(note.startswith("decision-failed: ValueError: it returned ") for note in failing["notes"])
     assert not any("dispatch" in note for note in beside["notes"])
