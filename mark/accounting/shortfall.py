@@ -1,4 +1,4 @@
-"""What a fleet that nobody asked would not have carried, by minutes of load beside its ready capacity. Pure."""
+"""Load that a fleet which nobody asked would not have carried, by minutes beside its ready capacity. Pure."""
 
 from __future__ import annotations
 

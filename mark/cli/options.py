@@ -63,6 +63,13 @@ Market = Annotated[
     str | None,
     choice("on-demand|spot", "Market in which instances are rented.  [default: on-demand]"),
 ]
+SeriesWhere = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LABEL=PATTERN", help="Take only such series; may repeat.  [default: all]"),
+]
+SeriesRows = Annotated[
+    str | None, choice("counts|rates", "Meaning of the values.  [default: by the query and the series]")
+]
 Trace = Annotated[
     str | None,
     typer.Option(

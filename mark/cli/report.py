@@ -109,13 +109,8 @@ def feed(
             "[default: none]",
         ),
     ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL=PATTERN", help="Take only such series; may repeat.  [default: all]"),
-    ] = None,
-    rows: Annotated[
-        str | None, given.choice("counts|rates", "Meaning of the values.  [default: by the query and the series]")
-    ] = None,
+    where: given.SeriesWhere = None,
+    rows: given.SeriesRows = None,
     name: given.Name = None,
     config: given.Config = None,
 ) -> None:

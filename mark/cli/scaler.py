@@ -45,13 +45,8 @@ def scaler(
         ),
     ] = None,
     days: Annotated[float, typer.Option(metavar="NUMBER", help="Days of load to learn from, at most 14.")] = 14,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL=PATTERN", help="Take only such series; may repeat.  [default: all]"),
-    ] = None,
-    rows: Annotated[
-        str | None, given.choice("counts|rates", "Meaning of the values.  [default: by the query and the series]")
-    ] = None,
+    where: given.SeriesWhere = None,
+    rows: given.SeriesRows = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 for all.")
     ] = "127.0.0.1",

@@ -37,7 +37,7 @@ SAME_COUNT = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What is known when pods are decided."""
+    """Knowledge on which pods are decided."""
 
     #: Epoch seconds.
     now: float
@@ -153,7 +153,7 @@ def _answered(
 
 
 def _counts(policy: ControllerPolicy, last: PodPlan | None) -> dict[str, int]:
-    """What was last told, of the offerings that there are."""
+    """The last answer, of the offerings that there are."""
     told = {one.offering: one.count for one in last.pods} if last else {}
     return {item.name: told.get(item.name, 0) for item in policy.offerings}
 

@@ -394,7 +394,7 @@ def _drains(
 
 
 def _floor(state: State, policy: ControllerPolicy, fleet: FleetView) -> Counter[str]:
-    """What no drain may go below: what plans of the cool-down wanted, and the SLO monitor's launches."""
+    """Instances below which no drain may go: those of the cool-down's plans, and the SLO monitor's launches."""
     floor = _desired_now(state)
     if _over_limit_rps(state, fleet, policy) > 0.0:
         return floor

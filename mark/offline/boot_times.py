@@ -1,4 +1,4 @@
-"""How long launches and wakes took by a journal, beside what plans assume of them."""
+"""Times of launches and wakes by a journal, beside what plans assume of them."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class RehearsalFolder:
         return self.client("cloudformation").get_template(StackName=stack)["TemplateBody"]
 
     def node_script(self, stack: str) -> str:
-        """What a node of the stack runs at its first boot; what CloudFormation fills in is not in it."""
+        """The script of a node's first boot, without what CloudFormation fills in."""
         template = self.template(stack)
         text = template if isinstance(template, str) else json.dumps(template)
         packed = re.search(r"<<< (\S+) \| gunzip", text)

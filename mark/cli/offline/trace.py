@@ -111,13 +111,8 @@ def prometheus(
     out: Out,
     days: Days = 14,
     step_s: Annotated[int, typer.Option(metavar="SECONDS", help="Length of a bin.")] = 60,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL=PATTERN", help="Take only such series; may repeat.  [default: all]"),
-    ] = None,
-    rows: Annotated[
-        str | None, given.choice("counts|rates", "Meaning of the values.  [default: by the query and the series]")
-    ] = None,
+    where: given.SeriesWhere = None,
+    rows: given.SeriesRows = None,
     config: given.Config = None,
 ) -> None:
     """Fetch a query of Prometheus as a trace.

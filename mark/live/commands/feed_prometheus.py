@@ -94,7 +94,7 @@ def _count_until_stopped(feed: Feed, take: Callable[[float], int]) -> None:
 
 
 def _told(error: Exception, trouble: str) -> str:
-    """What is wrong, which is said where it is new."""
+    """Say what is wrong where it is new; returns it."""
     words = str(error) if isinstance(error, MarkError) else f"internal error: {failure_words(error)}"
     if words != trouble:
         note(f"{words}; the last minute's load is counted again, for {STALE_S / MINUTE_S:.0f} minutes at most")
