@@ -23,6 +23,7 @@ _WAKES = "standbys fall asleep and are woken in `tests/live/scarcity.py`, whose 
 _TRAINS = (
     "a service on one machine trains its forecasters in processes; tests/aws/test_calls.py records the function's"
 )
+_UNREADY = "only of an instance that never served; tests/emulator/test_authorization.py ends some as the role"
 _ENDS = "agents that are left alone power off first; tests/aws/test_calls.py records the function's calls"
 NOT_HERE: Mapping[Use, str] = MappingProxyType(
     {
@@ -33,6 +34,7 @@ NOT_HERE: Mapping[Use, str] = MappingProxyType(
         ): "only of a message that is not written down yet",
         ("controller", "OwnInstances", "ec2:StartInstances"): _WAKES,
         ("controller", "OwnInstances", "ec2:StopInstances"): _WAKES,
+        ("controller", "OwnInstances", "ec2:TerminateInstances"): _UNREADY,
         (
             "controller",
             "Plans",
