@@ -66,7 +66,7 @@ class AgentConnection(FrameLink):
     ) -> None:
         super().__init__(log, router.unexpected, "agent", instance=member.instance)
         self._handshake = GatewayHandshake(member.wire_key, new_nonce(), token)
-        self._certificate = member.certificate
+        self.member = member
         self.view = AgentView(member.instance, router.profile_s(member.offering))
         self.view.is_shared = member.share_rps is not None
         self.view.is_far = bool(zone and member.zone) and member.zone != zone
@@ -99,7 +99,7 @@ class AgentConnection(FrameLink):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         super().connection_made(transport)
-        if self._certificate and not is_shown(transport, self._certificate):
+        if self.member.certificate and not is_shown(transport, self.member.certificate):
             self.give_up("%s refused", "its certificate is not the one that stands in the store")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -407,15 +407,19 @@ class AgentConnections:
     def set_members(self, members: dict[str, Member]) -> None:
         """Connect to new members. An agent that is no longer a member stays while its connection does."""
         self._members = members
-        ready = [member for member in members.values() if member.state is MemberState.READY]
-        for name, router in self._routers.items():
-            router.set_members({member.instance: member for member in ready if member.model == name})
+        self._tell_ready()
         for name, member in members.items():
             if name not in self._tasks and member.model in self._routers:
                 task = asyncio.get_running_loop().create_task(self._keep_connected(name))
                 self._tasks[name] = task
                 task.add_done_callback(functools.partial(self._ended, name))
         self._give_shares()
+
+    def _tell_ready(self) -> None:
+        here = {name: one.member for name, one in self.open.items() if one.is_accepting} | self._members
+        ready = [member for member in here.values() if member.state is MemberState.READY]
+        for name, router in self._routers.items():
+            router.set_members({member.instance: member for member in ready if member.model == name})
 
     def set_gateways(self, count: int) -> None:
         """Divide the shares of tenants among so many gateways."""
@@ -484,6 +488,7 @@ class AgentConnections:
 
     def _ended(self, name: str, _: asyncio.Task[None]) -> None:
         del self._tasks[name]
+        self._tell_ready()
 
     async def _connected(self, member: Member) -> bool:
         """Connect and wait until the connection ends; False where no agent was there, or it was refused."""

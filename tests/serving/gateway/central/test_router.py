@@ -551,3 +551,31 @@ def test_over_the_wire_an_agent_that_stops_loses_nothing() -> None:
             assert [status for found in answered for status in found] == [200] * 240
 
     run(test())
+
+
+def test_over_the_wire_agents_that_the_store_forgot_keep_their_places_until_they_go() -> None:
+    async def test() -> None:
+        async with live(replace(served(latency_s=5.0), central=KAIROS), agents=2) as running:
+            read: list[bool] = []
+
+            async def forgotten() -> list[Member]:
+                read.append(True)
+                return []
+
+            async def is_read() -> bool:
+                return len(read) > 0
+
+            running.store.members = forgotten  # type: ignore[method-assign]
+            running.store._version += 1
+            await until(is_read)
+            assert (await running.ask()).status == 200
+            assert await running.metric("mark_gateway_own_agents") == 2
+            running.agents["i-0"].stop.set()
+
+            async def is_one() -> bool:
+                return await running.metric("mark_gateway_own_agents") == 1
+
+            await until(is_one)
+            assert (await running.ask()).status == 200
+
+    run(test())
