@@ -19,7 +19,6 @@ EXTRAS = {
     "onnx": ("onnxruntime",),
     "grpc": ("grpc",),
     "otel": ("opentelemetry",),
-    "train": ("gymnasium",),
     "ray": ("ray",),
 }
 """Extra -> modules that it installs; one that several install stands at the extra that users lack most often."""

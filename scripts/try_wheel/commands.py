@@ -15,7 +15,6 @@ OF_EXTRAS = {
     "constructs",
     "cdk_nag",
     "ray",
-    "gymnasium",
     "grpc",
     "google",
     "opentelemetry",

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,18 +14,16 @@ from hypothesis import strategies as st
 
 import mark
 from mark.dispatch.qos import QosPool, fixed_choice, heuristic_choice
-from mark.dispatch.qos_policy import action_choice, action_count, allowed_actions, feature_count
+from mark.dispatch.qos_policy import action_choice, action_count, allowed_actions
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import compiled_variant_kernel, plain_variant_kernel
 from mark.simulator.qos.checkpoint import checkpoint_bytes, read_checkpoint
 from mark.simulator.qos.drawn_load import LEARNED_LEVELS, DailyLoad, daily_load, level_for
-from mark.simulator.qos.environment import QosEnvironment, nearest_allowed
 from mark.simulator.qos.episode import Conditions, QosEpisode, QosQueries, draw_queries, serve_queries
 from mark.simulator.qos.judge import Jobs, judge_scheduler, outcome_of
 from mark.simulator.qos.learned import CODE, Lesson, learn
 from mark.simulator.qos.policy_gradient import WINDOW, Practice
 from mark.simulator.traces.trace import Trace
-from mark.studies.fang.published import pool_of
 from tests.dispatch.test_qos import POOL
 
 KERNEL = compiled_variant_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
@@ -94,29 +91,6 @@ def test_queries_arrive_in_order_after_they_were_sent():
     assert (np.diff(stream.arrived_s) >= 0).all()
     assert (stream.arrived_s > stream.sent_s).all()
     assert queries(0, 0.0, 10.0).sent_s.size == 0
-
-
-def test_the_environment_is_one_of_gymnasium():
-    environment = QosEnvironment(POOL, load().drawing(10.0, 40.0), KERNEL)
-    found, info = environment.reset(seed=5)
-    again, _ = environment.reset(seed=5)
-    assert found.tolist() == again.tolist()
-    assert environment.observation_space.contains(found)
-    assert isinstance(environment, gymnasium.Env)
-    ended, steps, last = False, 0, info["now"]
-    while not ended:
-        action = int(np.flatnonzero(info["allowed"])[-1])
-        assert environment.action_space.contains(action)
-        found, reward, ended, truncated, info = environment.step(action)
-        assert found.shape == (feature_count(POOL),)
-        assert reward <= 1e-9
-        assert not truncated
-        assert info["now"] >= last
-        last, steps = info["now"], steps + 1
-    assert steps > 10
-    assert info["state"] is None
-    with pytest.raises(gymnasium.error.ResetNeeded):
-        QosEnvironment(POOL, load().drawing(10.0, 40.0), KERNEL).step(0)
 
 
 def test_a_training_goes_on_from_its_checkpoint_and_comes_out_the_same(tmp_path: Path):
@@ -272,11 +246,12 @@ def test_late_queries_leave_or_are_answered_worthlessly(drop_late: bool):
 
 def test_where_no_device_waits_none_learns_to_and_its_policy_is_for_no_other_pool(tmp_path: Path):
     eager, path = replace(POOL, waits=False), tmp_path / "policy.npz"
-    environment = QosEnvironment(eager, load().drawing(10.0, 40.0), KERNEL)
-    _, info = environment.reset(seed=0)
-    while info["state"] is not None:
-        assert not info["allowed"][0]
-        _, _, _, _, info = environment.step(0)
+    episode = QosEpisode(eager, queries(0, 40.0, 10.0), KERNEL, 0)
+    asks = episode.advance()
+    while asks:
+        allowed = allowed_actions(episode.state(), eager)
+        assert not allowed[0]
+        asks, _ = episode.decide(action_choice(int(np.flatnonzero(allowed)[0]), eager))
     learn(lesson(1, eager), KERNEL, path, lambda share: None)
     assert read_checkpoint(path, eager)[0].iterations == 1
     with pytest.raises(Misconfigured, match="other times of batches: train anew with `mark qos train`"):
@@ -311,36 +286,6 @@ def test_the_papers_reward_is_the_mean_quality_of_the_last_responses():
 def test_a_level_that_is_not_there_is_no_level():
     with pytest.raises(Misconfigured, match="no load from 10 to 60 queries/s has the published quality 0"):
         level_for(0.856, lambda _qps: 1.0, (10.0, 60.0))
-
-
-def test_an_action_that_makes_no_sense_is_taken_as_the_nearest_that_does():
-    environment = QosEnvironment(POOL, load().drawing(10.0, 40.0), KERNEL)
-    environment.reset(seed=5)
-    steps, ended, lost = 0, False, 0.0
-    while not ended:
-        _, reward, ended, _, _ = environment.step(action_count(POOL) - 1)
-        steps, lost = steps + 1, lost - reward
-    assert steps > 10
-    assert lost < 10 * steps
-    sizes = len(POOL.sizes)
-    allowed = np.zeros(action_count(POOL), np.bool_)
-    allowed[[0, 1, 2]] = True
-    assert [nearest_allowed(action, allowed, POOL) for action in (0, 1, sizes, sizes + 1)] == [0, 1, 2, 0]
-
-
-def test_a_batch_whose_time_is_unknown_is_never_begun():
-    pool = pool_of({"g2.2xlarge": 1})
-    unknown = action_count(pool) - 1  # full YOLO in batches of 64
-    asked, mapped = (QosEnvironment(pool, load().drawing(10.0, 40.0), KERNEL) for _ in range(2))
-    (_, info), _ = asked.reset(seed=5), mapped.reset(seed=5)
-    ended, steps = False, 0
-    while not ended:
-        assert not info["allowed"][unknown]
-        nearest = nearest_allowed(unknown, info["allowed"], pool)
-        _, reward, ended, _, info = asked.step(unknown)
-        assert mapped.step(nearest)[1] == reward
-        steps += 1
-    assert steps > 1
 
 
 def other(**differs: Any) -> QosPool:
