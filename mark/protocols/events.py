@@ -16,8 +16,8 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Literal, assert_never, get_args
+from datetime import datetime
+from typing import Literal, get_args
 
 from mark.domain.billing.costs import Ec2State
 from mark.domain.errors import Misconfigured
@@ -62,32 +62,6 @@ def message_of_event(event: Mapping[str, object], *, notice_s: float = SPOT_NOTI
     if kind == STATE:
         return StateChanged(instance=instance, at=at, state=_state(detail))
     raise Misconfigured(f"unknown detail-type {_shown(kind)}; known: {SPOT}, {REBALANCE}, {STATE}")
-
-
-def event_of_message(message: InstanceMessage, *, id: str, region: str, account: str) -> dict[str, object]:  # noqa: A002
-    """The event that EventBridge sends of it. Its time holds microseconds; AWS's holds seconds."""
-    detail: dict[str, str] = {"instance-id": message.instance}
-    if message.kind == "spot-warned":
-        kind = SPOT
-        detail["instance-action"] = "terminate"
-    elif message.kind == "state-changed":
-        kind = STATE
-        detail["state"] = message.state
-    elif message.kind == "rebalance":
-        kind = REBALANCE
-    else:
-        assert_never(message)
-    return {
-        "version": "0",
-        "id": id,
-        "detail-type": kind,
-        "source": SOURCE,
-        "account": account,
-        "time": datetime.fromtimestamp(message.at, UTC).isoformat().replace("+00:00", "Z"),
-        "region": region,
-        "resources": [f"arn:aws:ec2:{region}:{account}:instance/{message.instance}"],
-        "detail": detail,
-    }
 
 
 def compose_message(message: InstanceMessage) -> str:

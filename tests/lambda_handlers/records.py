@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, assert_never
 
 from mark.domain.orders import SpotWarned
-from mark.protocols.events import InstanceMessage, event_of_message
+from mark.protocols.events import REBALANCE, SOURCE, SPOT, STATE, InstanceMessage
 
 NOTICE = SpotWarned(instance="i-1", at=1784505600.0, terminates_at=1784505720.0)
 
@@ -23,6 +24,32 @@ class Context:
 
 
 CONTEXT: Any = Context()
+
+
+def event_of_message(message: InstanceMessage, *, id: str, region: str, account: str) -> dict[str, object]:  # noqa: A002
+    """The event that EventBridge sends of it. Its time holds microseconds; AWS's holds seconds."""
+    detail: dict[str, str] = {"instance-id": message.instance}
+    if message.kind == "spot-warned":
+        kind = SPOT
+        detail["instance-action"] = "terminate"
+    elif message.kind == "state-changed":
+        kind = STATE
+        detail["state"] = message.state
+    elif message.kind == "rebalance":
+        kind = REBALANCE
+    else:
+        assert_never(message)
+    return {
+        "version": "0",
+        "id": id,
+        "detail-type": kind,
+        "source": SOURCE,
+        "account": account,
+        "time": datetime.fromtimestamp(message.at, UTC).isoformat().replace("+00:00", "Z"),
+        "region": region,
+        "resources": [f"arn:aws:ec2:{region}:{account}:instance/{message.instance}"],
+        "detail": detail,
+    }
 
 
 def spot_event(word: InstanceMessage = NOTICE) -> dict[str, object]:

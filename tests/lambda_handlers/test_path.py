@@ -23,9 +23,10 @@ from mark.domain.billing.costs import FleetUsage
 from mark.domain.clock import ClockAnchor
 from mark.domain.orders import Fact, RebalanceAdvised, SpotWarned, Terminate
 from mark.ports import Clock
-from mark.protocols.events import InstanceMessage, StateChanged, event_of_message
+from mark.protocols.events import InstanceMessage, StateChanged
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service
 from tests.emulator.conftest import World, config_for
+from tests.lambda_handlers.records import event_of_message
 from tests.waiting import PATIENCE_S, until
 
 WRONG = ({"source": "aws.s3"}, {"time": "soon"}, {"detail": {"instance-id": 7}}, {"detail-type": "Else"})

@@ -17,11 +17,11 @@ from mark.protocols.events import (
     InstanceMessage,
     StateChanged,
     compose_message,
-    event_of_message,
     message_of_event,
     parse_message,
     parse_object,
 )
+from tests.lambda_handlers.records import event_of_message
 
 INSTANCES = st.text(min_size=1, max_size=40)
 INSTANTS = st.integers(0, 4_000_000_000).map(float)

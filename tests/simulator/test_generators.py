@@ -1,10 +1,12 @@
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces.floods import DAY_S, find_floods
+from mark.simulator.traces.floods import DAY_S, FLOOD_RISE_RPS, MIN_FLOOD_MIN
 from mark.simulator.traces.generators import constant, demo_workload, diurnal_floods, mmpp, surge
 from mark.simulator.traces.statistics import describe
 from mark.simulator.traces.trace import holds_whole_counts, read_trace
@@ -85,6 +87,34 @@ def test_impossible_traces_are_refused(draw, said):
 
 
 # --- floods ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flood:
+    """A flood found in a trace: its first minute, its length, and its mean rate above the calm around it."""
+
+    start_min: int
+    length_min: int
+    excess_rps: float
+
+
+def calm_rps(minute_rps):
+    """Median of the hour around each minute, shape (minutes,): no flood fills half an hour."""
+    padded = np.pad(minute_rps, 30, mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 61)
+    return np.median(windows, axis=1)
+
+
+def find_floods(rates_rps):
+    """Floods in order of start. rates_rps: shape (seconds,), at least 31 minutes of them."""
+    minutes = rates_rps[: len(rates_rps) // 60 * 60].reshape(-1, 60).mean(axis=1)
+    excess = minutes - calm_rps(minutes)
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], excess > FLOOD_RISE_RPS, [0]))))
+    return tuple(
+        Flood(start_min=int(start), length_min=int(end - start), excess_rps=float(excess[start:end].mean()))
+        for start, end in edges.reshape(-1, 2)
+        if end - start >= MIN_FLOOD_MIN
+    )
 
 
 def test_a_flood_is_found_where_it_was_put():

@@ -83,13 +83,6 @@ class EmulatedBackend:
         """VCPU seconds used beyond the credits, which an unlimited type is billed for."""
         return 0.0 if self._account is None else self._account.surplus * SECONDS_PER_CREDIT
 
-    @property
-    def service_time_ratio(self) -> float:
-        """Service time now over the profile's: above 1 once the CPU credits have ended."""
-        if self._account is None:
-            return 1.0
-        return self._account.throttle(self._now(), self._full_s, self._speed())
-
     async def start(self) -> None:
         """Give a burstable type its credits; there is no model to load."""
         if self._burst is not None:

@@ -28,15 +28,6 @@ MAX_FLOOD_MIN = 26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flood:
-    """A flood found in a trace: its first minute, its length, and its mean rate above the calm around it."""
-
-    start_min: int
-    length_min: int
-    excess_rps: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FloodModel:
     """Parameters of the generator; `TWITTER_2021` below is the fit.
 
@@ -87,26 +78,6 @@ TWITTER_2021 = FloodModel(
     dispersion=1.119,
 )  # fmt: skip
 """Fitted to twitter_2021_08_d01_07_1s, days 1-3."""
-
-
-def calm_rps(minute_rps: Floats) -> Floats:
-    """Median of the hour around each minute, shape (minutes,): no flood fills half an hour."""
-    padded = np.pad(minute_rps, 30, mode="reflect")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 61)
-    medians: Floats = np.median(windows, axis=1)
-    return medians
-
-
-def find_floods(rates_rps: Floats) -> tuple[Flood, ...]:
-    """Floods in order of start. rates_rps: shape (seconds,), at least 31 minutes of them."""
-    minutes = rates_rps[: len(rates_rps) // 60 * 60].reshape(-1, 60).mean(axis=1)
-    excess = minutes - calm_rps(minutes)
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], excess > FLOOD_RISE_RPS, [0]))))
-    return tuple(
-        Flood(start_min=int(start), length_min=int(end - start), excess_rps=float(excess[start:end].mean()))
-        for start, end in edges.reshape(-1, 2)
-        if end - start >= MIN_FLOOD_MIN
-    )
 
 
 def flood_means(model: FloodModel, days: int, rng: np.random.Generator) -> Floats:

@@ -106,18 +106,16 @@ def test_a_burstable_type_slows_when_its_credits_end():
         loop = asyncio.get_running_loop()
         await backend.start()
         await backend.infer([ask([1, 2])])
-        slow_s, slow_pace = loop.time(), backend.service_time_ratio
+        slow_s = loop.time()
         clock[0] += 3600.0
         earned = backend.credits
         await backend.infer([ask([1, 2])])
-        return slow_s, slow_pace, earned, loop.time() - slow_s, backend.service_time_ratio
+        return slow_s, earned, loop.time() - slow_s
 
-    slow_s, slow_pace, earned, fast_s, fast_pace = run_virtually(scenario())
+    slow_s, earned, fast_s = run_virtually(scenario())
     assert slow_s == pytest.approx(0.1)
-    assert slow_pace == pytest.approx(5.0)
     assert earned == pytest.approx(24.0, abs=0.01)
     assert fast_s == pytest.approx(0.02)
-    assert fast_pace == 1.0
 
 
 def test_a_launch_brings_its_credits_and_other_types_have_none():
@@ -125,7 +123,7 @@ def test_a_launch_brings_its_credits_and_other_types_have_none():
     run(burstable)
     run(plain)
     assert burstable.credits == 60.0
-    assert (plain.credits, plain.service_time_ratio, plain.surplus_vcpu_s) == (None, 1.0, 0.0)
+    assert (plain.credits, plain.surplus_vcpu_s) == (None, 0.0)
 
 
 def test_an_unlimited_type_goes_on_at_full_speed_and_says_what_it_used_beyond_its_credits():
