@@ -1,308 +1,46 @@
-"""Python's own way in: what `import mark` offers, each on the same road as the command of that name.
-
-Errors that the user can do something about are MarkError, of which Misconfigured says in one line what to change.
-"""
+"""`mark.simulate`, `mark.plan` and the other calls, each on the road of the command of its name."""
 
 from __future__ import annotations
 
-import re
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from functools import wraps
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Self, SupportsFloat, TypeVar, cast, overload
+from typing import Any, SupportsFloat, cast, overload
 
-from mark.catalog.load import read_text
-from mark.catalog.schema import parse_profiles
-from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
+from mark.api.keyword_errors import names_keywords
+from mark.api.model import Model
+from mark.api.runs import Run, Runs, ServiceRuns
 from mark.config.served import settings_of_one
 from mark.config.service import ServedSettings
 from mark.config.settings import Settings
 from mark.config.short_names import settings_named
-from mark.domain.errors import MarkError, Misconfigured, unknown
+from mark.domain.errors import Misconfigured
 from mark.extras import require_extra
-from mark.live.local.running import Running
 from mark.offline.advise import AdviceDocument, AdviceOptions, advice_on
 from mark.offline.bound import BoundDocument, bound_of
 from mark.offline.experiments import make_experiment
 from mark.offline.forecast.forecasters import check_predictor
 from mark.offline.forecast.show import ShownForecast, forecast_at
-from mark.offline.own_model.init_from_target import InitOptions, measured_model
 from mark.offline.plan import forecast_of_rate, forecast_of_trace, plan_document, plan_for
 from mark.offline.simulate import Replays
 from mark.offline.simulate_service import ServiceReplays
 from mark.offline.trace_source import TraceReading, read_place
 from mark.offline.workloads import workload_on
-from mark.policies.present import Present
-from mark.report.page import render_notebook
-from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.run_documents import SimulateDocument, simulate_document
-from mark.report.runs.run_verdict import verdict_of
-from mark.report.service.service_document import ServiceSimulateDocument, service_document
-from mark.report.service.service_page import render_service_notebook
-from mark.report.service.service_verdict import service_replay_verdict
 from mark.report.terminal import note
 from mark.report.terminal import progress as shown_progress
-from mark.simulator.service_run import ServiceRun
 from mark.simulator.traces.frames import Frame, trace_of_frame
 from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
-
-__all__ = [
-    "MarkError",
-    "Misconfigured",
-    "Model",
-    "Runs",
-    "Service",
-    "ServiceRuns",
-    "Trace",
-    "advise",
-    "bound",
-    "forecast",
-    "plan",
-    "read_trace",
-    "simulate",
-]
 
 Report = Callable[[str, float], None]
 """Told what is being done and the share of it that is done, in [0, 1]."""
 Load = str | Path | Frame | Trace
 """A trace, or what `read_trace` takes."""
-
-_QUOTED_OR_FLAG = re.compile(r"`[^`]*`|(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
-_RENAMED = {"at": "at_s", "policy": "policies", "predictor": "forecaster", "rate": "load"}
-"""Keywords of flags that have another name."""
 _OF_THE_COMMAND = {"out", "policy", "trace"}
 """Settings of `mark simulate` that Python gives in another way."""
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Run = TypeVar("Run", ComparedRun, ServiceRun)
 
-
-def _names_keywords(call: Callable[P, T]) -> Callable[P, T]:
-    """The call, whose errors name keywords where the command's name flags; commands in them stay."""
-
-    def keyword(found: re.Match[str]) -> str:
-        flag = found[1]
-        return found[0] if flag is None else _RENAMED.get(flag, flag.replace("-", "_"))
-
-    @wraps(call)
-    def told(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return call(*args, **kwargs)
-        except Misconfigured as error:
-            error.args = (_QUOTED_OR_FLAG.sub(keyword, str(error)),)
-            raise
-
-    return told
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A model that brings its profiles along: `model=` takes it where it takes a name.
-
-    name: the model's. profile: file of its profiles. models: file of its objective and needs; None for those of a
-    shipped model of that name.
-
-    >>> Model.from_profile("profile.json")
-    Traceback (most recent call last):
-    mark.domain.errors.Misconfigured: profile.json: cannot be read: No such file or directory
-    """
-
-    name: str
-    profile: Path
-    models: Path | None = None
-
-    @classmethod
-    @_names_keywords
-    def from_profile(cls, path: str | Path, *, name: str | None = None, models: str | Path | None = None) -> Model:
-        """The model of a profile file, such as `mark profile --out` writes.
-
-        name: of one, where the file has several. models: file of its objective and needs, such as `mark init`
-        writes; left out, model.json beside the profile, where there is one. Raises Misconfigured, one line.
-        """
-        profile = Path(path)
-        names = dict.fromkeys(one.model for one in parse_profiles(read_text(profile), str(profile)))
-        if name is not None and name not in names:
-            raise unknown(f"model in {profile}", name, names)
-        if name is None and len(names) != 1:
-            raise Misconfigured(f"{profile} has {', '.join(names)}: give name, one of them")
-        beside = profile.with_name(MODEL_FILE)
-        needs = beside if models is None and beside.is_file() else models
-        return cls(name or next(iter(names)), profile, None if needs is None else Path(needs))
-
-    @classmethod
-    @_names_keywords
-    def measure(
-        cls,
-        target: str,
-        *,
-        out: str | Path | None = None,
-        slo_ms: float | None = None,
-        slo_target: float | None = None,
-        memory_gib: float | None = None,
-        seconds: float = 5.0,
-        force: bool = False,
-    ) -> Model:
-        """Load, call and measure a model in this process, as `mark init TARGET` does; it needs its packages here.
-
-        target: `path/file.py:Name` and what else the command takes. out: folder for model.json, profile.json and
-        mark.yaml; left out, the target's. slo_ms: the objective, milliseconds; left out, ten times a call's time.
-        slo_target: share that must keep it. memory_gib: left out, as measured. seconds: to measure at most. force:
-        overwrite existing files. Raises Misconfigured, one line.
-        """
-        if not seconds > 0:
-            raise Misconfigured(f"seconds must be above 0, not {seconds:g}")
-        options = InitOptions(
-            target=target,
-            out=None if out is None else Path(out),
-            model=None,
-            latency_ms=slo_ms,
-            share=slo_target,
-            memory_gib=memory_gib,
-            rps=None,
-            settings=Settings(),
-            seconds=seconds,
-            ask=False,
-            force=force,
-        )
-        with ThreadPoolExecutor(
-            1
-        ) as aside:  # a notebook has an event loop in this thread, measuring needs its own
-            folder, found = aside.submit(measured_model, options).result()
-        return cls(found.needs.name, folder / PROFILE_FILE, folder / MODEL_FILE)
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A figure in the colours of the reader's theme."""
-
-    html: str
-
-    def _repr_html_(self) -> str:
-        return self.html
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Finished(Sequence[Run]):
-    """Finished runs, one a policy, in their order. A notebook shows the verdict and the table."""
-
-    runs: tuple[Run, ...]
-    #: What runs now, which the verdict compares with.
-    now: Present
-    #: Policies that were left out, and why.
-    left_out: tuple[str, ...] = ()
-
-    @overload
-    def __getitem__(self, index: int) -> Run: ...
-    @overload
-    def __getitem__(self, index: slice) -> Self: ...
-    def __getitem__(self, index: int | slice) -> Run | Self:
-        """A run, or some of them."""
-        return replace(self, runs=self.runs[index]) if isinstance(index, slice) else self.runs[index]
-
-    def __len__(self) -> int:
-        """Number of runs."""
-        return len(self.runs)
-
-    def __repr__(self) -> str:
-        """The verdict: what a terminal shows."""
-        return f"<{type(self).__name__}, {len(self)}: {self.verdict}>"
-
-    @property
-    @abstractmethod
-    def verdict(self) -> str:
-        """What to run, in a sentence or two."""
-
-    def _frame(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        # pandas takes half a second to import, and only this needs it
-        from pandas import json_normalize  # noqa: PLC0415
-
-        return json_normalize([dict(row) for row in rows]).set_index("policy")
-
-
-class Runs(_Finished[ComparedRun]):
-    """Replays of one trace, one run a policy, in their order. A notebook shows the verdict and the table.
-
-    left_out: policies that could not run, and why.
-
-    >>> runs = simulate("load.csv.gz", model="inception-v3", policies=["hedged"], duration_s=60, reference=False)
-    >>> runs.to_frame().shape[0], round(runs.document["runs"][0]["cost_usd"]["total"], 2) > 0
-    (1, True)
-    """
-
-    __slots__ = ()
-
-    @property
-    def verdict(self) -> str:
-        """What to run, what it costs a month in USD and what it saves, in a sentence or two."""
-        return verdict_of(self.runs, self.now).sentence
-
-    @property
-    def document(self) -> SimulateDocument:
-        """The document that `mark simulate --json` prints (docs/json.md)."""
-        return simulate_document(self.runs, self.now)
-
-    def to_frame(self) -> Any:
-        """A pandas.DataFrame of the document's runs, shape (runs, keys), its index the policies.
-
-        Keys of keys have a dot between them, such as `cost_usd.total`, USD, and `latency_ms.p99`.
-        """
-        return self._frame(self.document["runs"])
-
-    def plot(self, what: Literal["cost", "load"] = "cost") -> Drawing:
-        """A figure that a notebook shows.
-
-        what: "cost", what each policy cost, by component, USD, with reference and floor; "load", for each policy
-        arrivals, its forecast and the capacity that was ready, requests/s over time.
-        """
-        return Drawing(render_notebook(self.runs, self.now, drawn=what))
-
-    def _repr_html_(self) -> str:
-        return render_notebook(self.runs, self.now)
-
-
-class ServiceRuns(_Finished[ServiceRun]):
-    """Replays of several models together, one run a policy. A notebook shows the verdict and the table.
-
-    left_out: policies that could not run, and why.
-
-    >>> load = {"inception-v3": "load.csv.gz", "resnet-50": "load.csv.gz"}
-    >>> runs = simulate(models=load, policies=["hedged"], duration_s=60)
-    >>> [model["model"] for model in runs.document["runs"][0]["models"]]
-    ['inception-v3', 'resnet-50']
-    """
-
-    __slots__ = ()
-
-    @property
-    def verdict(self) -> str:
-        """What to run for all models, what it costs a month in USD and what it saves, in a sentence or two."""
-        return service_replay_verdict(self.runs, self.now).sentence
-
-    @property
-    def document(self) -> ServiceSimulateDocument:
-        """The document that `mark simulate --json` prints of a service (docs/json.md)."""
-        return service_document(self.runs, self.now)
-
-    def to_frame(self) -> Any:
-        """A pandas.DataFrame of the models under each policy, shape (runs x models, keys), indexed by policy."""
-        rows = [{"policy": run["policy"], **model} for run in self.document["runs"] for model in run["models"]]
-        return self._frame(rows)
-
-    def plot(self) -> Drawing:
-        """What each policy cost, by model, USD: a figure that a notebook shows."""
-        return Drawing(render_service_notebook(self.runs, self.now, drawn=True))
-
-    def _repr_html_(self) -> str:
-        return render_service_notebook(self.runs, self.now)
-
-
-@_names_keywords
+@names_keywords
 def read_trace(
     source: str | Path | Frame,
     *,
@@ -353,7 +91,7 @@ def simulate(
     progress: Report | None = None,
     **settings: Any,
 ) -> ServiceRuns: ...
-@_names_keywords
+@names_keywords
 def simulate(
     trace: Load | None = None,
     *,
@@ -432,7 +170,7 @@ def _kept(finishing: Iterator[list[Run]], policies: int) -> tuple[list[Run], lis
     return runs, []
 
 
-@_names_keywords
+@names_keywords
 def forecast(
     trace: Load,
     *,
@@ -460,7 +198,7 @@ def forecast(
         return forecast_at(_load(trace, chosen), name, at_s, report).document
 
 
-@_names_keywords
+@names_keywords
 def plan(
     load: float | Load,
     *,
@@ -491,7 +229,7 @@ def plan(
     return plan_document(plan_for(chosen, rates, names))
 
 
-@_names_keywords
+@names_keywords
 def bound(
     trace: Load,
     *,
@@ -517,7 +255,7 @@ def bound(
         return bound_of(experiment, report)
 
 
-@_names_keywords
+@names_keywords
 def advise(
     trace: Load,
     *,
@@ -555,45 +293,6 @@ def advise(
     options = AdviceOptions(days=days, savings_plan=savings_plan, given=given, file=str(config or "mark.yaml"))
     with _told(progress) as report:
         return advice_on(chosen, options, workload, report)
-
-
-class Service:
-    """A service on this machine with an emulated AWS, as `mark up` starts it: for tests of what asks it.
-
-    config: a settings file, or the same document as a dict, whose paths count from the working directory; left
-    out, the models that `mark up` serves. settings: override it, by names as of `simulate`. `service.port: 0` and
-    `service.status_port: 0` take free ports; services of one name exclude each other. The extra local has what it
-    needs.
-
-    Raises Misconfigured, one line.
-
-    >>> service = Service({"service": {"name": "shop-tests", "prot": 0}})
-    Traceback (most recent call last):
-    mark.domain.errors.Misconfigured: settings: unknown key in service 'prot'; did you mean 'port'?
-    """
-
-    @_names_keywords
-    def __init__(self, config: str | Path | Mapping[str, Any] | None = None, **settings: Any) -> None:
-        require_extra("local", "mark.Service")
-        if not isinstance(config, str | Path | Mapping | None):
-            raise Misconfigured(f"config= takes the path of a settings file or what it holds, not {config!r:.60}")
-        self._settings = settings_named(settings, Path(config) if isinstance(config, str | Path) else config)
-
-    @contextmanager
-    def up(self) -> Iterator[Running]:
-        """The service while a `with` block runs; afterwards it is down, after an exception, too.
-
-        Ask it at `gateway`, a URL; `models` has `name` and `example`, a request's body, of each. `token` is None
-        where none is needed, `status_page` a URL for people. Raises Misconfigured where it cannot start.
-
-        >>> with Service("mark.yaml").up() as service:  # doctest: +SKIP
-        ...     requests.post(f"{service.gateway}/v2/models/digits/infer", json=service.models[0]["example"])
-        """
-        # a service takes long to import, and only this needs it
-        from mark.live.commands.up import service_up  # noqa: PLC0415
-
-        with service_up(self._settings, yes=True) as running:
-            yield running
 
 
 def _chosen(caller: str, config: str | Path | None, given: dict[str, Any]) -> Settings:
