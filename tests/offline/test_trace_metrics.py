@@ -249,7 +249,7 @@ TOLD = {
     ),
     "too much": (
         [failing(422, '{"status": "error", "error": "query processing would load too many samples"}')],
-        "too many samples; correct --query, or take fewer --days",
+        "too many samples; correct --query, or take a shorter span",
     ),
     "busy": (
         [failing(503, '{"status": "error", "error": "query timed out"}')],

@@ -108,12 +108,12 @@ class Prometheus:
             return Misconfigured(f"{self.url} rejects the credentials ({status}); {CREDENTIALS}")
         if status >= 500 or status == 429:
             return RetryLater(
-                f"{self.url} failed ({status}): {_words_of(body)}; try again later or with fewer --days"
+                f"{self.url} failed ({status}): {_words_of(body)}; try again later or with a shorter span"
             )
         said = str(self._document(status, body).get("error", "no reason"))[:SHOWN]
         if status == 422:
             return Misconfigured(
-                f"{self.url} could not evaluate the query: {said}; correct --query, or take fewer --days or "
+                f"{self.url} could not evaluate the query: {said}; correct --query, or take a shorter span or "
                 "a sum(...)"
             )
         return Misconfigured(f"{self.url} rejects the query: {said}; correct --query")
