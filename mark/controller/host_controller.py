@@ -3,7 +3,8 @@
 What they hold is decided by `controller/sharing.py`, each hour and when one is lost. A model is loaded where its
 tenancy begins, once there is memory for it. It is taken away when its last request there is answered. One that
 Lambda cannot answer in time is first loaded where it moves to; where it moves to no shared instance, its own fleet
-gets time to boot, and more where it is late.
+gets time to boot, and more where it is late. An instance at risk (`at_risk.py`) goes once others that hold its models
+have booted; where none can be launched it serves on.
 
 It acts through two ports, the cloud and what its instances hold, so a replay and a live service run the same code.
 A decision is written down when it is done. Whoever takes over goes on from the last one, and makes one anew that
@@ -17,6 +18,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Protocol
 
+from mark.controller.at_risk import with_risks
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord, note_launches
 from mark.controller.limits.spending_limit import no_spending_limit
 from mark.controller.placement_journal import Decided, PlacementDecision, PlacementJournal
@@ -37,7 +39,7 @@ from mark.controller.zones import HOUR_S, best_zone, pool_prices
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand
-from mark.domain.fleet import Instance, InstanceState
+from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.front import Front
 from mark.domain.host_spec import TenantSpec
 from mark.domain.orders import Drain, Launch, LaunchRefused, RefusalCause
@@ -143,6 +145,7 @@ class HostController:
             (start_at, start_at) if last is None else (last.next_at, last.at)
         )
         self._placed_at = start_at
+        self._fleet_before = FleetView(instances=() if last is None else last.fleet)
         #: Spending limit and instances of the last decision; an instance that holds nothing was in none.
         self._decided_under = SpendingLimit.NONE if last is None else last.limit
         self._decided_on = frozenset(name for name, tenants in self._wanted.items() if tenants)
@@ -230,7 +233,8 @@ class HostController:
         """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
         self._ordered, self._count, self._decided_at = [], self._count + 1, now
         self._tokens = (f"s{self._count}-{place}" for place in count(1))
-        fleet, facts = self._cloud.observe(), self._cloud.drain_facts()
+        facts = self._cloud.drain_facts()
+        fleet = self._fleet_before = with_risks(self._cloud.observe(), self._fleet_before, facts)
         for fact in facts:
             if isinstance(fact, LaunchRefused):
                 self._note_refusal(fact, now)
@@ -238,7 +242,7 @@ class HostController:
         for record in self.launches:
             if record.is_open(now):
                 self._refused_until[record.offering] = record.closes_at
-        staying = {item.id: item for item in fleet if item.stays}
+        staying = {item.id: item for item in fleet if item.serves_on}
         self._wanted = remaining(self._wanted, staying)
         limit = self._decided_under = self._limit()
         refused = tuple(sorted(name for name, until in self._refused_until.items() if until > now))
@@ -252,6 +256,7 @@ class HostController:
             there=[
                 Host(offering=item.offering, tenants=self._wanted.get(item.id, ()), name=item.id)
                 for item in staying.values()
+                if not item.at_risk
             ],
             refused=refused,
             owned=self._commitments(),
@@ -265,7 +270,10 @@ class HostController:
         self._place(now)
         is_booting = any(name not in self._ready for name in self._wanted)
         kept = {host.name for host in there}
-        surplus = tuple(name for name in staying if name not in kept)
+        is_replaced = not refused and all(host.name for host in hosts)
+        surplus = tuple(
+            name for name, item in staying.items() if name not in kept and (is_replaced or not item.at_risk)
+        )
         left = self._give_up(surplus, now) if surplus and not is_booting else surplus
         waits = (*self._refused_until.values(), *self._refused_in.values())
         soon = left or any(until > now for until in waits)

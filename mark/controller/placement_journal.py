@@ -151,7 +151,7 @@ def placement_steps(decisions: Iterable[PlacementDecision], begun: Placement = N
     """Each decision between the placements before and after it, by its orders. begun: before the first one."""
     after = begun
     for decision in decisions:
-        before = remaining(after, {item.id for item in decision.fleet if item.stays})
+        before = remaining(after, {item.id for item in decision.fleet if item.serves_on})
         lost = tuple(
             (name, tuple(one.model for one in held)) for name, held in after.items() if name not in before
         )

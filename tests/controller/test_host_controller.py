@@ -14,7 +14,16 @@ from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.host_spec import TenantSpec
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.orders import Drain, Fact, Launch, LaunchFailed, Order
+from mark.domain.orders import (
+    Drain,
+    Fact,
+    Launch,
+    LaunchFailed,
+    LaunchRefused,
+    Order,
+    RebalanceAdvised,
+    RefusalCause,
+)
 from mark.domain.placement import Tenant
 from tests.planner.builders import offering
 
@@ -251,3 +260,36 @@ def test_instances_that_have_booted_are_not_decided_about_before_the_hour() -> N
     planned_rps = found.planned_rps("m0")
     found.tick(PACK_EVERY_S)
     assert found.planned_rps("m0") > planned_rps
+
+
+def test_an_instance_at_risk_serves_until_another_has_its_models() -> None:
+    cloud, hosts = FakeCloud(), FakeHosts()
+    found = controller(cloud, hosts)
+    found.decide(0.0)
+    cloud.boot()
+    found.tick(5.0)
+    cloud.facts.append(RebalanceAdvised(instance="i-0", at=60.0))
+    found.tick(60.0, was_lost=True)
+    assert [len(cloud.launched), hosts.loaded("i-0")] == [2, set(MODELS)]
+    cloud.boot()
+    for now in (130.0, 200.0, 270.0):
+        found.tick(now)
+    assert hosts.loaded("i-1") == set(MODELS)
+    assert [item.state for item in cloud.instances] == [InstanceState.DRAINING, InstanceState.READY]
+    assert len(cloud.launched) == 2
+
+
+def test_an_instance_at_risk_serves_on_where_no_other_can_be_launched() -> None:
+    cloud, hosts = FakeCloud(), FakeHosts()
+    found = controller(cloud, hosts)
+    found.decide(0.0)
+    cloud.boot()
+    found.tick(5.0)
+    cloud.is_throttled = True
+    cloud.facts.append(RebalanceAdvised(instance="i-0", at=60.0))
+    for now in (60.0, 70.0, 80.0, 150.0):
+        found.tick(now, was_lost=True)
+        refused = RefusalCause.CAPACITY
+        cloud.facts.append(LaunchRefused(token="", offering=ON_DEMAND.name, count=1, cause=refused, at=now))
+    assert hosts.loaded("i-0") == set(MODELS)
+    assert [item.state for item in cloud.instances] == [InstanceState.READY]
