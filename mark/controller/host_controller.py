@@ -3,7 +3,7 @@
 What they hold is decided by `controller/sharing.py`, each hour and when one is lost. A model is loaded where its
 tenancy begins, once there is memory for it. It is taken away when its last request there is answered. One that
 Lambda cannot answer in time is first loaded where it moves to; where it moves to no shared instance, its own fleet
-gets time to boot, and more where it is late. An instance at risk (`at_risk.py`) goes once others that hold its models
+gets time to boot, and more where it is late. One at risk (`at_risk.py`) goes once others that hold its models
 have booted; where none can be launched it serves on.
 
 It acts through two ports, the cloud and what its instances hold, so a replay and a live service run the same code.
