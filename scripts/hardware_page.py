@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from textwrap import wrap
 
 from mark.catalog.load import load_models, load_prices, load_profiles
 from mark.catalog.type_sets import RETIRED_FAMILIES, is_retired
 from mark.domain.models.profile import Evidence, Profile
+from mark.domain.offering import InstanceType
 from scripts.build_catalog import BENCHMARKED
 
 WIDTH = 100
@@ -27,12 +29,11 @@ chooses among the types on which the model is profiled; a type that you name mus
 | `cpu` | of those, the ones without an accelerator |
 | `paper` | what MArk's evaluation rented: c5 and p2, and t2 as standbys |
 
-Retired are {" and ".join(RETIRED_FAMILIES)}: EC2's own list of types no longer has them, though its price list
-does. MArk rents one only where you name it, or `paper`. Every policy of a run chooses from the same
-types. Burstable types stand by, unless you name one. Quotas count too: the world `typical` is an
-account without P instances ([worlds.md](worlds.md)), so replay the paper's types with
-`simulate.quotas: false`. A service rents only what it has launch templates for: no GPUs, unless
-`rollout.machines` says so ([deploy.md](deploy.md)).
+Retired are {" and ".join(RETIRED_FAMILIES)}: EC2's own list of types no longer has them. MArk rents one
+only where you name it, or `paper`. Burstable types stand by, unless you name one. Quotas count too: the
+world `typical` is an account without P instances ([worlds.md](worlds.md)), so replay the paper's types
+with `simulate.quotas: false`. A service rents no GPUs unless `rollout.machines` says so
+([deploy.md](deploy.md#the-whole-service)).
 
 <!-- run: mark trace generate surge --rps 20 --duration-s 1800 --seed 1 --out load.csv.gz -->
 ```sh
@@ -51,17 +52,15 @@ Two models have published benchmarks on types that you can rent today. Three rul
 - **The fastest runtime** with a stated batch size. Runtimes and years differ between types: measure
   your own model (`mark profile --on c7i.xlarge`) before you trust a choice between two of them.
 
-A figure of the very type is *published*; one of its chip in another server is a *stand-in*; one
-that follows by a formula is *assumed*, and used only with `--profiles assumed-current` or
-`--profiles assumed-lambda`. Every report names stand-in and assumed profiles.
+A figure of the very type is *published*; one of its chip in another server is a *stand-in*; one that follows by a
+formula is *assumed*, and used only with `--profiles assumed-current` or `--profiles assumed-lambda`.
 """
 ACCELERATED = """
 ## Types with an accelerator
 
-All that the price file has, with the memory of one accelerator as EC2 reports it. A g6f or gr6f has a part of
-an L4: its memory is that part's. MArk rents one of these types only if your model has a profile on it
-([measure one](own-model.md)). Types without a second price are rented on demand only: the source has no spot
-price for them.
+All that the price file has, a family a row, with the memory of one accelerator as EC2 reports it. MArk
+rents one of these types only if your model has a profile on it ([measure one](own-model.md)). USD an
+hour are on demand, then spot; types without a second price are rented on demand only.
 """
 
 
@@ -103,16 +102,22 @@ def _table(name: str) -> Iterator[str]:
 
 
 def _accelerated() -> Iterator[str]:
-    yield "| type | accelerators | GiB each | vCPUs | GiB of memory | USD an hour, spot |"
-    yield "|---|---|---|---|---|---|"
+    yield "| family | accelerator | GiB each | size, accelerators if several: USD an hour |"
+    yield "|---|---|---|---|"
     accelerated = (item for item in load_prices().types if item.accelerator and not is_retired(item))
-    for item in sorted(accelerated, key=lambda item: (item.name.partition(".")[0], item.on_demand_usd_per_hour)):
-        spot = "" if item.spot_usd_per_hour is None else f", {item.spot_usd_per_hour:g}"
-        cells = (
-            *(item.name, f"{item.accelerator_count} {item.accelerator}", f"{item.accelerator_memory_gib:g}"),
-            *(f"{item.vcpus}", f"{item.memory_gib:g}", f"{item.on_demand_usd_per_hour:g}{spot}"),
-        )
-        yield f"| {' | '.join(cells)} |"
+    ordered = sorted(accelerated, key=lambda item: (item.name.partition(".")[0], item.on_demand_usd_per_hour))
+    for family, items in groupby(ordered, key=_family):
+        yield f"| {' | '.join(family)} | {'; '.join(map(_size, items))} |"
+
+
+def _family(item: InstanceType) -> tuple[str, str, str]:
+    return item.name.partition(".")[0], f"{item.accelerator}", f"{item.accelerator_memory_gib:g}"
+
+
+def _size(item: InstanceType) -> str:
+    count = "" if item.accelerator_count == 1 else f" ({item.accelerator_count})"
+    spot = "" if item.spot_usd_per_hour is None else f", {item.spot_usd_per_hour:g}"
+    return f"{item.name.partition('.')[2]}{count}: {item.on_demand_usd_per_hour:g}{spot}"
 
 
 def _points(profile: Profile) -> str:
