@@ -1,4 +1,4 @@
-"""The table of docs/traces.md that follows from the tests' file of each format: `make docs` writes it anew."""
+"""The list of docs/traces.md that follows from the tests' file of each format: `make docs` writes it anew."""
 
 from __future__ import annotations
 
@@ -37,14 +37,20 @@ def flags(entry: dict[str, Any]) -> list[str]:
 
 
 def with_formats(page: str) -> str:
-    """The page with the table of formats made anew."""
-    rows = ["", "| format | read as | flags |", "|---|---|---|", *map(_row, formats()), ""]
-    return BLOCK.sub(lambda block: block[1] + "\n".join([*rows, block[2]]), page)
+    """The page with the list of formats made anew: by what a line or row of them is, in the order of the files."""
+    named: dict[RowKind, list[str]] = {kind: [] for kind in READ_AS}
+    for entry in formats():
+        named[_kind(entry)].append(_name(entry))
+    lines = ["", *(f"- **{READ_AS[kind]}:** {'; '.join(names)}" for kind, names in named.items()), ""]
+    return BLOCK.sub(lambda block: block[1] + "\n".join([*lines, block[2]]), page)
 
 
-def _row(entry: dict[str, Any]) -> str:
+def _kind(entry: dict[str, Any]) -> RowKind:
     (source,) = find_sources(str(FILES / entry["file"]), None)
     settings = Settings.model_validate({"trace": entry.get("trace", {})})
-    kind = read_rows(source, TraceReading.of(settings).options).kind
+    return read_rows(source, TraceReading.of(settings).options).kind
+
+
+def _name(entry: dict[str, Any]) -> str:
     words = " ".join(flags(entry))
-    return f"| {entry['name']} | {READ_AS[kind]} | {f'`{words}`' if words else ''} |"
+    return f"{entry['name']} (`{words}`)" if words else entry["name"]
