@@ -17,9 +17,9 @@ from mark.simulator.traces.formats.sources import find_sources
 FILES = Path(__file__).parents[1] / "tests" / "simulator" / "trace_files"
 BLOCK = re.compile(r"(<!-- formats -->\n).*?(<!-- end -->)", re.DOTALL)
 READ_AS = {
-    RowKind.REQUEST: "times of requests",
-    RowKind.COUNT: "requests of each bin",
-    RowKind.RATE: "requests/s of each bin",
+    RowKind.REQUEST: "Times of requests",
+    RowKind.COUNT: "Requests of each bin",
+    RowKind.RATE: "Requests/s of each bin",
 }
 
 
@@ -40,9 +40,9 @@ def with_formats(page: str) -> str:
     """The page with the list of formats made anew: by what a line or row of them is, in the order of the files."""
     named: dict[RowKind, list[str]] = {kind: [] for kind in READ_AS}
     for entry in formats():
-        named[_kind(entry)].append(_name(entry))
-    lines = ["", *(f"- **{READ_AS[kind]}:** {'; '.join(names)}" for kind, names in named.items()), ""]
-    return BLOCK.sub(lambda block: block[1] + "\n".join([*lines, block[2]]), page)
+        named[_kind(entry)].append(_item(entry))
+    lines = [line for kind, names in named.items() for line in ("", f"{READ_AS[kind]}:", "", *names)]
+    return BLOCK.sub(lambda block: block[1] + "\n".join([*lines, "", block[2]]), page)
 
 
 def _kind(entry: dict[str, Any]) -> RowKind:
@@ -51,6 +51,6 @@ def _kind(entry: dict[str, Any]) -> RowKind:
     return read_rows(source, TraceReading.of(settings).options).kind
 
 
-def _name(entry: dict[str, Any]) -> str:
+def _item(entry: dict[str, Any]) -> str:
     words = " ".join(flags(entry))
-    return f"{entry['name']} (`{words}`)" if words else entry["name"]
+    return f"- {entry['name']} (`{words}`)" if words else f"- {entry['name']}"
