@@ -190,7 +190,7 @@ def _unsold(item: InstanceType, market: Market, world: World) -> str | None:
     quota = world.quota_of(item, market)
     if item.vcpus > quota:
         return f"{item.vcpus} vCPU, a quota of the account is {quota:g}"
-    price = item.spot_usd_per_hour if market is Market.SPOT else item.on_demand_usd_per_hour
+    price = item.usd_per_hour_on(market)
     one = Takes(price or 0.0, item.vcpus, item.accelerator_count)
     return None if world.cap.holds(one) else f"one is more than the service's cap: {world.cap.words}"
 
@@ -243,7 +243,7 @@ def _offer(
             f"no batch keeps the objective of {slo.latency_s * 1000:.4g} ms: "
             f"the smallest, of {first.batch}, takes {first.latency_s * 1000:.4g} ms{tail}"
         )
-    price = item.spot_usd_per_hour if market is Market.SPOT else item.on_demand_usd_per_hour
+    price = item.usd_per_hour_on(market)
     if price is None:
         return "no spot price in the snapshot"
     ready_s = world.times.launch.median_s if boot_s is None else boot_s

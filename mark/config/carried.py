@@ -20,7 +20,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from mark.catalog.load import load_prices
+from mark.catalog.price_overlay import match_each
 from mark.catalog.refreshed import format_prices
+from mark.config.prices import price_overlays
 from mark.config.service import ServedSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
@@ -144,7 +146,8 @@ def _read(path: Path) -> str:
 def _rentable(settings: Settings, path: Path, offered: Collection[str]) -> str:
     """The file's types that are offered, or that the settings name for whatever."""
     prices, named = load_prices(path), settings.model_dump_json()
-    types = tuple(one for one in prices.types if one.name in offered or f'"{one.name}"' in named)
+    kept = {*offered, *match_each(price_overlays(settings), sorted(prices.names))}
+    types = tuple(one for one in prices.types if one.name in kept or f'"{one.name}"' in named)
     return format_prices(replace(prices, types=types or prices.types[:1], source="see the file that was deployed"))
 
 

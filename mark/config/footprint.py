@@ -25,6 +25,7 @@ from mark.catalog.sizing import (
 )
 from mark.config.disks import with_disks
 from mark.config.parts import default_of
+from mark.config.prices import chosen_prices, shipped_prices
 from mark.config.rollout import MOST_NODES, MachineSettings, RolloutSettings, StoreSettings, endpoint_services
 from mark.config.settings import Settings
 from mark.config.training import models_trained_in_function, trains_in_function, trains_on_nodes
@@ -77,7 +78,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
 
     Misconfigured where a price is missing, or where prices are of another region than the service's.
     """
-    prices, region = load_prices(settings.prices), settings.service.aws.region
+    prices, region = chosen_prices(settings), settings.service.aws.region
     if prices.region != region:
         raise Misconfigured(
             f"the prices are of {prices.region}, the service is in {region}: `mark doctor --prices prices.json` "
@@ -220,7 +221,7 @@ def lean_node_type(settings: Settings, *, models: int = 1) -> str:
         return node.instance_type
     expected = sum(one.expected_rps or 0.0 for one in settings.service.serve)
     load = PeakLoad.of(rollout.peak_rps or expected, _payload_mib(settings))
-    prices, shipped, names = load_prices(settings.prices), load_prices(), NODE_TYPES[node.architecture]
+    prices, shipped, names = chosen_prices(settings), shipped_prices(settings), NODE_TYPES[node.architecture]
     priced = {one.name for one in (*prices.types, *(shipped.types if shipped.region == prices.region else ()))}
     kinds = [_known(name, settings) for name in names if name in priced or name == names[-1]]
     trains = trains_on_nodes(settings)
@@ -285,11 +286,11 @@ def gateway_machine(settings: Settings) -> MachineSettings:
 
 def _gateway_types(settings: Settings) -> tuple[InstanceType, ...]:
     """Types that gateways may be: the one that is named, else all of their processor that are known and priced."""
-    prices, named = load_prices(settings.prices), settings.rollout.gateway.instance_type
+    prices, named = chosen_prices(settings), settings.rollout.gateway.instance_type
     if named is not None:
-        return (_priced(named, prices),)
+        return (_priced(named, settings, prices),)
     architecture = gateway_machine(settings).architecture
-    shipped = load_prices()
+    shipped = shipped_prices(settings)
     known = {one.name: one for one in (*(shipped.types if shipped.region == prices.region else ()), *prices.types)}
     found = tuple(one for name, one in known.items() if name in NETWORK_GBPS and one.architecture == architecture)
     if not found:
@@ -323,7 +324,7 @@ def _payload_mib(settings: Settings) -> float:
 def _gateways(settings: Settings, prices: PriceSnapshot, machine: MachineSettings) -> Gateways:
     rollout = settings.rollout
     assert rollout.gateway.instance_type is not None, "sized"
-    kind = _priced(rollout.gateway.instance_type, prices)
+    kind = _priced(rollout.gateway.instance_type, settings, prices)
     return gateways_on(kind, count=settings.service.gateway_count, disk_gib=machine.disk_gib or 0)
 
 
@@ -332,7 +333,7 @@ def _nodes(settings: Settings, prices: PriceSnapshot) -> Gateways:
     rollout = settings.rollout
     node = rollout.node
     assert node.instance_type is not None, "sized"
-    kind = _priced(node.instance_type, prices)
+    kind = _priced(node.instance_type, settings, prices)
     if kind.architecture != node.architecture:
         raise Misconfigured(
             f"rollout.node.instance_type {kind.name} is {kind.architecture}: say so as rollout.node.architecture"
@@ -383,13 +384,13 @@ def _lease_table(nodes: int, models: int) -> LeaseTable:
 
 def _known(name: str, settings: Settings) -> InstanceType:
     """The type's facts, as the file of prices has it, else as the shipped one."""
-    prices = load_prices(settings.prices)
+    prices = chosen_prices(settings)
     there = {one.name for one in prices.types}
-    return (prices if name in there else load_prices()).instance_type(name)
+    return (prices if name in there else shipped_prices(settings)).instance_type(name)
 
 
-def _priced(name: str, prices: PriceSnapshot) -> InstanceType:
+def _priced(name: str, settings: Settings, prices: PriceSnapshot) -> InstanceType:
     """The type as the file of prices has it; where that is one of few types, as the shipped one of the region."""
-    shipped = load_prices()
+    shipped = shipped_prices(settings)
     known = {item.name for item in prices.types}
     return (shipped if name not in known and shipped.region == prices.region else prices).instance_type(name)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from mark.catalog.latency_tables import load_sizes
-from mark.catalog.load import known_models, load_prices
+from mark.catalog.load import known_models
 from mark.catalog.type_sets import check_types
 from mark.cloudmodel.world import WORLDS, World
 from mark.config.footprint import footprint_of
+from mark.config.prices import chosen_prices
 from mark.config.service import Measured, ObjectiveSettings
 from mark.config.settings import Settings, cache_dir
 from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
@@ -152,7 +153,7 @@ def chosen_policies(settings: Settings) -> PolicySpec:
         tuning=chosen_tuning(settings),
         overflow_limits=chosen_limits(settings),
         footprint=footprint_of(settings),
-        prices=load_prices(settings.prices),
+        prices=chosen_prices(settings),
         world=chosen_world(settings),
         capacity=tuple(item.window for item in settings.capacity),
         events=events_of([item.event for item in settings.events], model.name),
@@ -166,7 +167,7 @@ def check_names(settings: Settings) -> None:
     for name in settings.policies:
         check_policy(name, also=(ALL,))
     _check_budget(settings)
-    prices = load_prices(settings.prices)
+    prices = chosen_prices(settings)
     single = (settings.offerings.standby_type, settings.policy.monitor.instance_type)
     check_types(settings.offerings.types, prices)
     for name in filter(None, single):

@@ -61,6 +61,8 @@ class InstanceType:
     on_demand_usd_per_hour: float
     spot_usd_per_hour: float | None = None
     spot_interruption_rate: float | None = None
+    #: What the account pays of AWS's spot price (`mark.catalog.price_overlay`).
+    spot_price_factor: float = 1.0
     credits: BurstCredits | None = None
 
     @property
@@ -69,6 +71,10 @@ class InstanceType:
         if not self.accelerator:
             return self.architecture
         return f"{self.architecture}-{'inferentia' if self.accelerator.startswith('Inferentia') else 'nvidia'}"
+
+    def usd_per_hour_on(self, market: Market) -> float | None:
+        """Its price on a market; None where it is not sold there."""
+        return self.spot_usd_per_hour if market is Market.SPOT else self.on_demand_usd_per_hour
 
     @property
     def spot_hazard_per_hour(self) -> float:

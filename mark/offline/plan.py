@@ -13,9 +13,9 @@ from rich.table import Table
 from mark.catalog.billing import SECONDS_PER_HOUR, gateway_count
 from mark.catalog.commitment_bill import HourlyUsage, left_by_standing
 from mark.catalog.commitment_file import unknown_words
-from mark.catalog.load import load_prices
 from mark.config.footprint import ShapeAdvice, advise_shape, footprint_of
 from mark.config.policies import chosen_policies, chosen_variants, sized_model
+from mark.config.prices import chosen_prices, list_prices
 from mark.config.served import as_rolled_out
 from mark.config.settings import Settings
 from mark.domain.billing.footprint import Footprint
@@ -63,6 +63,8 @@ class Planned:
     covered: dict[str, float] | None
     #: Constant load, requests/s, below which Lambda alone costs less; None where it does not.
     pays_from_rps: float | None
+    #: List price of the offerings for which the account pays another, USD an hour.
+    list_usd_per_hour: dict[str, float]
     notes: tuple[str, ...]
 
     @property
@@ -82,6 +84,9 @@ def plan_settings(
         show_json(plan_document(planned))
         return
     _show(planned.plan, planned.terms, planned.excuses, supply=planned.supply)
+    price = {item.name: item.usd_per_hour for item in planned.supply.offerings}
+    for name, usd in planned.list_usd_per_hour.items():
+        show_prose(f"{name} costs you {figure(price[name])} USD/h, the list price is {figure(usd)}.")
     if planned.covered is not None:
         show_prose(covered_sentence(planned.covered), "The plan's prices are what is paid beyond.")
     show_prose(overhead_line(planned.footprint), shape_line(planned.advice))
@@ -96,7 +101,7 @@ def plan_for(settings: Settings, forecast: Forecast, running: Sequence[str] = ()
     settings = as_rolled_out(settings)
     model = sized_model(settings)
     chosen = replace(chosen_policies(settings), model=model, variants=chosen_variants(settings))
-    prices = load_prices(settings.prices)
+    prices = chosen_prices(settings)
     supply = find_supply(
         model,
         slo=chosen.slo,
@@ -135,6 +140,7 @@ def plan_for(settings: Settings, forecast: Forecast, running: Sequence[str] = ()
         advice=advise_shape(settings, max(max(row) for row in forecast.max_rps)),
         covered=_covered(plan, supply, footprint, owned) if owned else None,
         pays_from_rps=supply.break_even_rps(footprint, model),
+        list_usd_per_hour=list_prices(settings, supply.offerings),
         notes=tuple(filter(None, (*supply.warnings, unknown_words(owned, prices.names)))),
     )
 
@@ -187,6 +193,7 @@ def plan_document(planned: Planned) -> dict[str, object]:
         "break_even_rps": planned.pays_from_rps,
         "rollout": shape_document(planned.advice),
         "commitments": planned.covered,
+        "list_usd_per_hour": planned.list_usd_per_hour,
     }
 
 

@@ -11,6 +11,7 @@ import pytest
 from mark.catalog.load import load_prices
 from mark.config.carried import carried_settings, carry_files
 from mark.config.footprint import footprint_of, sized
+from mark.config.prices import chosen_prices
 from mark.config.settings import Settings, load_settings
 from mark.deployment.synth import LEFT_OUT
 from mark.domain.demand import Demand
@@ -72,6 +73,16 @@ def test_prices_of_a_region_fit_into_the_start_script_of_a_node(tmp_path: Path) 
     names = [item.name for item in load_prices(arrived.prices).types]
     assert {"c5.large", "c5.xlarge", "t4g.small"} <= set(names)
     assert len(names) < 10
+
+
+def test_price_overlays_hold_in_the_account_though_few_prices_go_along(tmp_path: Path) -> None:
+    overlays = [{"types": ["c5"], "adjust": "-10%"}, {"types": ["m*.large", "g4dn"], "adjust": "+0.01"}]
+    here = folder_of_tokyo(tmp_path, account={"price_overlays": overlays})
+    told, files = sent(here, {"c5.large"})
+    there = carried_settings(told, files, tmp_path / "there")
+    assert len(chosen_prices(there).types) < len(chosen_prices(here).types)
+    kinds = [chosen_prices(one).instance_type("c5.large") for one in (here, there)]
+    assert kinds[0] == kinds[1] != load_prices(there.prices).instance_type("c5.large")
 
 
 def test_settings_that_name_no_file_are_sent_as_they_are() -> None:

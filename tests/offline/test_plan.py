@@ -86,6 +86,38 @@ def test_a_plan_takes_what_the_account_has_before_it_rents(mark) -> None:
     assert "spelling" not in known.err
 
 
+def test_a_plan_counts_own_prices_and_shows_the_list_price_beside(mark) -> None:
+    line = ("plan", "--model", "inception-v3", "--rate", "60", "--types", "c5.large")
+    plain = json.loads(mark(*line, "--json").out)
+    Path("mark.yaml").write_text(
+        "account: {price_overlays: [{adjust: -50%}, {types: [c5.large], adjust: +0.034, weight: 1}]}"
+    )
+    line = (*line, "--config", "mark.yaml")
+    found = json.loads(mark(*line, "--json").out)
+    assert plain["list_usd_per_hour"] == {}
+    assert found["list_usd_per_hour"] == {"c5.large:on-demand": 0.085}
+    assert found["usd_per_hour"] == pytest.approx(plain["usd_per_hour"] * 0.119 / 0.085)
+    assert found["overhead_usd_per_month"] < plain["overhead_usd_per_month"]
+    assert "c5.large:on-demand costs you 0.119 USD/h, the list price is 0.085." in mark(*line).out
+
+
+@pytest.mark.parametrize(
+    ("overlays", "why"),
+    [
+        ("[{types: [c9], adjust: -5%}]", "account.price_overlays.0: c9 matches no instance type"),
+        ("[{types: [c5], adjust: -0.2}]", "would cost -0.115 USD/h"),
+        ("[{adjust: -1%}, {types: [c5.large], adjust: -2%}]", "give one of them a greater weight"),
+        ("[{adjust: 12 percent}]", "should read like"),
+        ("[{types: [c5]}]", "name either adjust or usd_per_hour"),
+        ("[{markets: [spot], adjust: -0.1}]", "spot prices move"),
+    ],
+)
+def test_a_bad_price_overlay_is_one_line(mark, overlays: str, why: str) -> None:
+    Path("mark.yaml").write_text(f"account: {{price_overlays: {overlays}}}")
+    refused = mark("plan", "--config", "mark.yaml", "--model", "inception-v3", "--rate", "60")
+    assert (refused.status, refused.err.count("\n"), why in refused.err) == (2, 1, True), refused.err
+
+
 def test_commitments_of_a_type_that_the_price_table_lacks_are_noted(mark) -> None:
     held = {"name": "two", "instance_type": "c5.larg", "count": 2, "usd_per_hour": 0.05}
     plan = {"name": "all", "kind": "ec2-instance", "family": "c55", "usd_per_hour": 0.05}

@@ -36,6 +36,9 @@ class ObservedSpotPrices:
         self._spot = {
             name: item.instance_type.name for name, item in offerings.items() if item.market is Market.SPOT
         }
+        self._factors = {
+            kind.name: kind.spot_price_factor for kind in (offerings[name].instance_type for name in self._spot)
+        }
         self._prices: dict[str, dict[str, float]] = {}
         self._read_at = -math.inf
 
@@ -45,10 +48,14 @@ class ObservedSpotPrices:
             return
         self._read_at = now
         try:
-            self._prices = spot_usd_per_hour_by_zone(self._aws, frozenset(self._spot.values()), now)
+            found = spot_usd_per_hour_by_zone(self._aws, frozenset(self._factors), now)
         except MarkError as error:
             self._read_at += READ_AGAIN_S - READ_EVERY_S
             _log.warning("spot prices cannot be read; those that are known are used meanwhile: %s", error)
+            return
+        self._prices = {
+            kind: {zone: usd * self._factors[kind] for zone, usd in zones.items()} for kind, zones in found.items()
+        }
 
     def usd_per_hour(self, row: Ec2Row) -> float | None:
         """The price of an instance; None where its offering is not known."""

@@ -20,10 +20,11 @@ from types import FrameType
 from mark.aws.ec2.rent_instance import Rent, end_all, look_at, rent
 from mark.aws.resources import launch_templates
 from mark.aws.session import Aws
-from mark.catalog.load import PriceSnapshot, load_prices
+from mark.catalog.load import PriceSnapshot
 from mark.catalog.machines import unlaunchable_reason
 from mark.catalog.schema import LAMBDA
 from mark.config.policies import chosen_world
+from mark.config.prices import chosen_prices
 from mark.config.served import as_rolled_out
 from mark.config.settings import Settings
 from mark.deployment.profile_on.cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
@@ -73,7 +74,7 @@ def profile_on(settings: Settings, options: ProfileOnOptions, *, as_json: bool) 
         raise Misconfigured(f"--batches must be from 1 to {LARGEST}, not {', '.join(map(str, options.batches))}")
     model = _model(settings, options)
     _check_launchable(settings, options.types)
-    prices = [_price(name, model, load_prices(settings.prices)) for name in options.types]
+    prices = [_price(name, model, chosen_prices(settings)) for name in options.types]
     estimate_usd = sum(price.estimate_usd(options.seconds) for price in prices)
     if estimate_usd > options.max_usd:
         raise Misconfigured(
@@ -131,7 +132,7 @@ class _Rounds:
         now = time.time()
         allowed_s = min(self._meter.lasts_s(price), LONGEST_S)
         service, rollout = self._settings.service.name, self._settings.rollout
-        kind = load_prices(self._settings.prices).instance_type(price.name)
+        kind = chosen_prices(self._settings).instance_type(price.name)
         wanted = Rent(
             service=service,
             owner=rollout.owner,
@@ -242,7 +243,7 @@ def _model(settings: Settings, options: ProfileOnOptions) -> LiveModel:
 
 def _check_launchable(settings: Settings, types: Sequence[str]) -> None:
     """Misconfigured where the service has no launch template for a type."""
-    prices, kinds = load_prices(settings.prices), chosen_world(as_rolled_out(settings)).machines
+    prices, kinds = chosen_prices(settings), chosen_world(as_rolled_out(settings)).machines
     for name in types:
         if name != LAMBDA and (reason := unlaunchable_reason(prices.instance_type(name), kinds)):
             raise Misconfigured(f"{name} cannot be rented: {reason}")

@@ -17,8 +17,8 @@ from mark.aws.ec2.inventory import InventoryItem, fleet_of, list_inventory
 from mark.aws.outside_pause import remove_pause, write_pause
 from mark.aws.provision import AT_ONCE
 from mark.aws.session import Aws
-from mark.catalog.load import load_prices
 from mark.config.footprint import footprint_of
+from mark.config.prices import chosen_prices
 from mark.config.settings import Settings
 from mark.domain.billing.spending import OutsidePause
 from mark.domain.errors import MarkError, Misconfigured
@@ -162,7 +162,7 @@ def _show(settings: Settings, outcome: Outcome) -> None:
 
 
 def _usd_per_hour(settings: Settings, rows: Sequence[InventoryItem]) -> float:
-    prices = load_prices(settings.prices)
+    prices = chosen_prices(settings)
     return sum(usd_per_hour(row, prices) for row in rows)
 
 

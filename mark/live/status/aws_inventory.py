@@ -13,7 +13,8 @@ from mark.aws.alarms import read_alerts
 from mark.aws.ec2.guard import AWAKE
 from mark.aws.ec2.inventory import InventoryItem, list_inventory
 from mark.aws.outside_pause import read_pause
-from mark.catalog.load import PriceSnapshot, load_prices
+from mark.catalog.load import PriceSnapshot
+from mark.config.prices import chosen_prices
 from mark.config.settings import Settings
 from mark.domain.figures import plural
 from mark.live.background.alerts import alerts_status
@@ -26,7 +27,7 @@ from mark.store.published_status import ALERTS
 
 def show_standing(settings: Settings, *, as_json: bool) -> None:
     """Say it; instances whose type has no price in the catalogue count as 0 USD."""
-    prices = load_prices(settings.prices)
+    prices = chosen_prices(settings)
     aws = service_aws(settings, "doctor")
     try:
         rows = list_inventory(aws, settings.service.name)

@@ -37,6 +37,7 @@ DECIDING = (
         "config/footprint.py",
         "config/parts.py",
         "config/policies.py",
+        "config/prices.py",
     ),
     "config/served.py",
     *("config/capacity.py", "config/events.py", "config/training.py", "config/account.py"),
@@ -133,7 +134,8 @@ def portable(settings: Settings) -> dict[str, Any]:
     for key in ("models", "prices", "service_prices"):
         tree[key] = str(Path(tree[key]).absolute()) if tree[key] else None
     owned = settings.account.commitments
-    tree["account"] = {"commitments": str(owned.absolute()) if owned else None, "share": settings.account.share}
+    tree["account"]["commitments"] = str(owned.absolute()) if owned else None
+    del tree["account"]["read_commitments"]
     tree["qos_policy"] = str((settings.qos_policy or USUAL_QOS_POLICY).absolute())
     tree["policies"] = [_absolute_plugin(name) for name in tree["policies"]]
     _place_files(tree)
@@ -159,7 +161,7 @@ def job_key(tree: Mapping[str, Any], *, trace: str, code: str, forecasters: Sequ
     for key in ("models", "prices", "service_prices"):
         counted[key] = _file_digest(tree[key]) if tree[key] else None
     owned = tree["account"]["commitments"]
-    counted["account"] = (_file_digest(owned) if owned else None, tree["account"]["share"])
+    counted["account"] = {**tree["account"], "commitments": _file_digest(owned) if owned else None}
     counted["qos_policy"] = _policy_digest(tree["qos_policy"]) if tree["dispatch"] == QosRule.LEARNED else None
     counted["profiles"] = _profile_digests(tree["profiles"])
     counted["service"] = _counted_service(tree["service"])

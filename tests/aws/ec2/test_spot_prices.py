@@ -62,6 +62,15 @@ def test_a_spot_instance_costs_what_its_zone_does_and_the_lowest_is_planned_with
     assert prices.usd_per_hour(row(ZONES[0], "gone:spot")) is None
 
 
+def test_an_account_pays_its_own_share_of_the_spot_price(there: Aws) -> None:
+    cheap = replace(SPOT, instance_type=replace(SPOT.instance_type, spot_price_factor=0.9))
+    listed, own = ObservedSpotPrices(there, OFFERINGS), ObservedSpotPrices(there, {**OFFERINGS, SPOT.name: cheap})
+    for prices in (listed, own):
+        prices.read(0.0)
+    assert own.usd_per_hour(row(ZONES[0])) == pytest.approx(0.9 * (listed.usd_per_hour(row(ZONES[0])) or 0.0))
+    assert dict(own.lowest())[SPOT.name] == pytest.approx(0.9 * dict(listed.lowest())[SPOT.name])
+
+
 def test_what_is_reserved_counts_at_the_dearest_zone_that_it_may_stand_in(there: Aws) -> None:
     everywhere, only = ObservedSpotPrices(there, OFFERINGS), ObservedSpotPrices(there, OFFERINGS, ZONES[1:2])
     assert everywhere.known() == {}
