@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,10 @@ class TypeFacts:
     vcpus: int
     memory_gib: float
     architectures: tuple[str, ...]
+    #: Devices that the machine has: one that has a part of a GPU (g6f) has 1.
     accelerator_count: int
+    #: Memory of one of them; 0 without any.
+    accelerator_memory_gib: float
 
 
 def spot_usd_per_hour(aws: Aws, types: Collection[str], now: float) -> dict[str, float]:
@@ -124,12 +127,15 @@ def _facts(info: InstanceTypeInfoTypeDef) -> TypeFacts:
     kinds = info["ProcessorInfo"].get("SupportedArchitectures", [])
     gpus = info.get("GpuInfo", {}).get("Gpus", [])
     others = info.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])
+    devices: list[Mapping[str, Any]] = [*gpus, *others]
     return TypeFacts(
         name=info["InstanceType"],
         vcpus=info["VCpuInfo"]["DefaultVCpus"],
         memory_gib=info["MemoryInfo"]["SizeInMiB"] / MIB_PER_GIB,
         architectures=tuple(sorted(ARCHITECTURES[kind] for kind in kinds if kind in ARCHITECTURES)),
-        accelerator_count=sum(item.get("Count", 0) for item in (*gpus, *others)),
+        # `Count` is 0 where GPUs are divided (aws/aws-cli #9659)
+        accelerator_count=sum(item.get("LogicalGpuCount") or item.get("Count", 0) for item in devices),
+        accelerator_memory_gib=max((item["MemoryInfo"]["SizeInMiB"] for item in devices), default=0) / MIB_PER_GIB,
     )
 
 

@@ -92,14 +92,17 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert on_demand_usd_per_hour(there, ["c5.large", "none"]) == {"c5.large": 0.085}
     assert spot_usd_per_hour(there, ["c5.large"], time.time()) == {"c5.large": pytest.approx(0.085 / 3, abs=1e-6)}
     assert set(available_zones(there)) >= {"us-east-1a", "us-east-1b"}
-    facts = type_facts(there, ["c5.large", "g4dn.xlarge", "none"])
+    facts = type_facts(there, ["c5.large", "g4dn.xlarge", "g6f.large", "none"])
     assert (facts["c5.large"].vcpus, facts["c5.large"].memory_gib, facts["c5.large"].architectures) == (
         2,
         4.0,
         ("amd64",),
     )
+    assert facts["c5.large"].accelerator_count == facts["c5.large"].accelerator_memory_gib == 0
     assert facts["g4dn.xlarge"].accelerator_count == 1
-    assert set(facts) == {"c5.large", "g4dn.xlarge"}
+    part = facts["g6f.large"]
+    assert (part.accelerator_count, round(part.accelerator_memory_gib, 3)) == (1, 2.794), "an eighth of an L4"
+    assert set(facts) == {"c5.large", "g4dn.xlarge", "g6f.large"}
     assert zones_by_type(there, ["c5.large", "none"])["c5.large"] >= {"us-east-1a", "us-east-1b"}
     assert not is_on_free_plan(there)
     assert {*FREE_PLAN_TYPES} <= free_plan_types(there)
