@@ -223,15 +223,12 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
     wrong = []
     for name in (name for name in names if name in facts_of):
         known, facts = prices.instance_type(name), facts_of[name]
+        gib = round(facts.accelerator_memory_gib, 3)
         pairs = (
             (known.vcpus, facts.vcpus, "vCPUs"),
             (known.memory_gib, facts.memory_gib, "GiB"),
             (known.accelerator_count, facts.accelerator_count, "accelerators"),
-            (
-                known.accelerator_memory_gib or 0.0,
-                round(facts.accelerator_memory_gib, 3),
-                "GiB of one accelerator",
-            ),
+            (known.accelerator_memory_gib or gib, gib, "GiB of one accelerator"),  # a file need not say it
         )
         wrong += [f"{name}: {ours:g} {unit}, in AWS {theirs:g}" for ours, theirs, unit in pairs if ours != theirs]
         if known.architecture not in facts.architectures:
