@@ -22,6 +22,7 @@ from mark.domain.offering import Market
 
 COMPONENT = "commitments"
 USED, UNUSED, COVERED = "used", "unused", "on demand that they cover"
+FREE_CAPACITY = "capacity reservations that nothing ran in"
 """The lines of a bill."""
 
 ROUNDING = 1e-9
@@ -109,7 +110,7 @@ def bill_commitments(
     """
     if not owned:
         return ()
-    taken, unused, covered = 0.0, 0.0, 0.0
+    taken, unused, covered, free = 0.0, 0.0, 0.0, 0.0
     for hour, length in hours_between(since, until):
         there = owned.active_at(hour * SECONDS_PER_HOUR)
         to_its_end = hour + 1 - max(since, hour * SECONDS_PER_HOUR) / SECONDS_PER_HOUR
@@ -118,8 +119,10 @@ def bill_commitments(
         taken += found.used_usd
         covered += found.covered_usd
         if length >= part * (1.0 - ROUNDING):
-            unused += found.unused_usd
-    return (_line(USED, taken, taken), _line(UNUSED, unused, unused), _line(COVERED, covered, -covered))
+            unused += found.unused_usd - found.free_capacity_usd
+            free += found.free_capacity_usd
+    lines = (_line(USED, taken, taken), _line(UNUSED, unused, unused), _line(COVERED, covered, -covered))
+    return (*lines, _line(FREE_CAPACITY, free, free)) if owned.capacity_reservations else lines
 
 
 def commitment_words(lines: Iterable[BillLine]) -> str:
@@ -127,7 +130,7 @@ def commitment_words(lines: Iterable[BillLine]) -> str:
     usd = {line.item: abs(line.usd) for line in lines if line.component == COMPONENT}
     if not usd:
         return ""
-    used, unused = usd.get(USED, 0.0), usd.get(UNUSED, 0.0)
+    used, unused = usd.get(USED, 0.0), usd.get(UNUSED, 0.0) + usd.get(FREE_CAPACITY, 0.0)
     return (
         f"commitments: {used + unused:.2f} USD paid, {used:.2f} of it used and {unused:.2f} unused; they cover "
         f"{usd.get(COVERED, 0.0):.2f} USD on demand"

@@ -1,4 +1,4 @@
-"""The file of commitments: Savings Plans and Reserved Instances of the account, JSON, amounts in USD an hour.
+"""The file of commitments that the account has, JSON, amounts in USD an hour.
 
     {"format": "mark-commitments/1",
      "share": 0.5,
@@ -7,7 +7,8 @@
         "rates": {"c5.large": 0.062}, "discounts": {"ec2": 0.27, "fargate": 0.2, "lambda": 0.12}},
        {"name": "c5", "kind": "ec2-instance", "family": "c5", "usd_per_hour": 0.8}],
      "reserved_instances": [
-       {"name": "four", "instance_type": "c5.xlarge", "count": 4, "usd_per_hour": 0.107, "zone": "us-east-1a"}]}
+       {"name": "four", "instance_type": "c5.xlarge", "count": 4, "usd_per_hour": 0.107, "zone": "us-east-1a"}],
+     "capacity_reservations": [{"name": "kept", "instance_type": "g5.xlarge", "count": 2, "zone": "us-east-1a"}]}
 
 `share`: of all of them, what this service may count; 1 where it is left out. A plan's instances cost `rates`, else
 what `discounts` take off, else an assumed discount. `usd_per_hour` of a reservation is what one costs, with what
@@ -27,6 +28,7 @@ from pydantic import Field
 from mark.catalog.schema import Entry, Name, Positive, parse_file
 from mark.domain.commitments.eligible import Compute, family_of
 from mark.domain.commitments.owned import (
+    CapacityReservation,
     Commitments,
     OfferingClass,
     Payment,
@@ -115,6 +117,21 @@ class ReservedEntry(_TermEntry):
         )
 
 
+class CapacityEntry(Entry):
+    """A capacity reservation; it costs what the type does on demand."""
+
+    name: Name
+    instance_type: Name
+    count: Positive
+    zone: Name
+
+    def to_domain(self) -> CapacityReservation:
+        """The domain's word for it."""
+        return CapacityReservation(
+            name=self.name, instance_type=self.instance_type, count=self.count, zone=self.zone
+        )
+
+
 class CommitmentFile(Entry):
     """All commitments of an account, and the share of them that a service may count."""
 
@@ -122,12 +139,14 @@ class CommitmentFile(Entry):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     savings_plans: tuple[SavingsPlanEntry, ...] = ()
     reserved_instances: tuple[ReservedEntry, ...] = ()
+    capacity_reservations: tuple[CapacityEntry, ...] = ()
 
     def to_domain(self) -> Commitments:
         """The part of them that the service may count."""
         found = Commitments(
             plans=tuple(entry.to_domain() for entry in self.savings_plans),
             reservations=tuple(entry.to_domain() for entry in self.reserved_instances),
+            capacity_reservations=tuple(entry.to_domain() for entry in self.capacity_reservations),
         )
         check_names(found)
         return found.share(self.share)
@@ -162,7 +181,13 @@ def file_of(owned: Commitments) -> dict[str, object]:
         )
         for item in owned.reservations
     )
-    file = CommitmentFile(format=FORMAT, savings_plans=plans, reserved_instances=reservations)
+    kept = tuple(
+        CapacityEntry(name=item.name, instance_type=item.instance_type, count=item.count, zone=item.zone)
+        for item in owned.capacity_reservations
+    )
+    file = CommitmentFile(
+        format=FORMAT, savings_plans=plans, reserved_instances=reservations, capacity_reservations=kept
+    )
     return file.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -184,7 +209,7 @@ def load_commitments(path: Path) -> Commitments:
 def unknown_words(owned: Commitments, known: Collection[str]) -> str:
     """A sentence on names in commitments that are no known instance type or family; empty without any."""
     families = {family_of(name) for name in known}
-    types = [item.instance_type for item in owned.reservations]
+    types = [item.instance_type for item in owned.reserved]
     types += [name for plan in owned.plans for name, _ in plan.rates]
     odd = [name for name in types if name not in known]
     odd += [plan.family for plan in owned.plans if plan.family and plan.family not in families]

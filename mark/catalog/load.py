@@ -48,6 +48,11 @@ class PriceSnapshot:
         """Names of its types."""
         return frozenset(item.name for item in self.types)
 
+    @property
+    def on_demand_usd_per_hour(self) -> dict[str, float]:
+        """Price on demand by type."""
+        return {item.name: item.on_demand_usd_per_hour for item in self.types}
+
     def instance_type(self, name: str) -> InstanceType:
         """The type of that name; an unknown one raises Misconfigured with the nearest name."""
         for item in self.types:

@@ -176,7 +176,7 @@ Commitments = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Savings Plans and Reserved Instances that the account has (docs/saving.md).  [default: none]",
+        help="Savings Plans, Reserved Instances, capacity that the account has (docs/saving.md).  [default: none]",
     ),
 ]
 Set = Annotated[

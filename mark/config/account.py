@@ -74,8 +74,8 @@ class AccountSettings(Part):
     )
     commitments: Path | None = Field(
         None,
-        description="File of the Savings Plans and Reserved Instances that the account has; where this is left "
-        "out, a service in AWS reads them of the account.",
+        description="File of the Savings Plans, Reserved Instances and capacity that the account has; left out, a "
+        "service in AWS reads them of the account.",
     )
     read_commitments: bool = Field(
         True, description="Whether a service in AWS reads them of the account once a day."

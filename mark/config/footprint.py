@@ -123,16 +123,17 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         training_gib_s_per_hour=_training_gib_s_per_hour(settings, models),
         queue_requests_per_hour=LAMBDA_POLLS_PER_HOUR + CONTROLLER_POLLS_PER_HOUR,
         prices=load_service_prices(prices.region, settings.service_prices),
-        commitments=_commitments(settings, zones),
+        commitments=_commitments(settings, prices, zones),
     )
 
 
-def _commitments(settings: Settings, zones: int) -> Commitments:
+def _commitments(settings: Settings, prices: PriceSnapshot, zones: int) -> Commitments:
     """Those of the file that the settings name, as far as they hold in the service's region and zones."""
     path = settings.account.commitments
     if path is None:
         return NO_COMMITMENTS
     there = load_commitments(path).in_region(settings.service.aws.region)
+    there = there.with_prices(prices.on_demand_usd_per_hour)
     return replace(there.in_zones(settings.rollout.network.zones), zones=zones)
 
 

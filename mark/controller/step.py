@@ -20,6 +20,7 @@ from mark.controller.limits.launch_breaker import LaunchRecord, note_launches
 from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.limits.quotas import with_quotas
 from mark.controller.limits.refusals import back_off, count_refusals, without_refused_pools
+from mark.controller.limits.reserved_capacity import into_reserved, reserved_room
 from mark.controller.limits.spending_limit import apply_spending_limit
 from mark.controller.limits.spot_breaker import SpotPool, note_interruptions, trusted_again
 from mark.controller.policy import ControllerPolicy
@@ -101,7 +102,8 @@ def _placed(
     orders: tuple[Order, ...], state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens
 ) -> tuple[Order, ...]:
     """The orders with the zones that launches go to."""
-    return in_zones(without_refused_pools(orders, state), state, seen, policy, tokens)
+    kept, others = into_reserved(orders, reserved_room(state, seen, policy), policy, tokens)
+    return (*kept, *in_zones(without_refused_pools(others, state), state, seen, policy, tokens))
 
 
 def running_counts(state: State, fleet: FleetView) -> Counts:

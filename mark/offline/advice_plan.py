@@ -13,7 +13,7 @@ from mark.catalog.billing import SECONDS_PER_HOUR
 from mark.catalog.commitment_bill import HourlyUsage
 from mark.domain.commitments.applied import apply
 from mark.domain.commitments.eligible import Compute, Usage
-from mark.domain.commitments.owned import Commitments, Owned, PlanKind, ReservedInstances, SavingsPlan
+from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
 from mark.domain.offering import Market
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
@@ -105,7 +105,6 @@ def _uncovered(owned: Commitments, fleet: Sequence[Usage], around: Sequence[Usag
 
 
 def _new_name(owned: Commitments) -> str:
-    held: tuple[Owned, ...] = (*owned.plans, *owned.reservations)
-    taken = {item.name for item in held}
+    taken = {item.name for item in owned.items}
     free = (ADVISED, *(f"{ADVISED} {number}" for number in range(2, len(taken) + 3)))
     return next(name for name in free if name not in taken)

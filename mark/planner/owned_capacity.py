@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mark.domain.commitments.applied import Applied, apply
+from mark.domain.commitments.applied import Applied, apply, beside_capacity
 from mark.domain.commitments.eligible import Compute, Usage
 from mark.domain.commitments.owned import Commitments, ReservedInstances
 from mark.domain.offering import Market, Offering
@@ -59,7 +59,17 @@ def owned_capacity(
 def _tranches(
     owned: Commitments, able: Sequence[Offering], most: dict[str, float]
 ) -> Iterator[tuple[Offering, int, float]]:
-    """Instances that are covered, each time with the share of their price that is still paid."""
+    """Instances that are covered, each time with the share of their price that is still paid.
+
+    A capacity reservation is there also where its type is refused.
+    """
+    for kept in owned.capacity_reservations:
+        for offering in able:
+            count = int(kept.count + EXACT)
+            if offering.instance_type.name == kept.instance_type and count:
+                most[offering.name] = max(0.0, most[offering.name] - count)
+                yield offering, count, 0.0
+    owned = beside_capacity(owned)
     zonal = tuple(item for item in owned.reservations if item.zone)
     for item in zonal if owned.zones > 1 else ():  # the others of the zones are paid
         yield from _in_other_zones(item, owned.zones, able, most)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from mark.cloudmodel.capacity import NO_CAPACITY, Capacity, pool_name
@@ -33,6 +33,7 @@ from mark.cloudmodel.lifecycle import (
 )
 from mark.cloudmodel.world import World, pool_zone
 from mark.domain.billing.costs import InstanceUsage
+from mark.domain.commitments.owned import CapacityReservation
 from mark.domain.fleet import FleetView, Instance, Role
 from mark.domain.offering import Market, Offering
 from mark.domain.orders import (
@@ -151,6 +152,8 @@ class SimulatedCloud:
         self.prewarmed = False
         #: The guardrail of what it rents and wakes.
         self.room: Room = any_room
+        #: Capacity that the account has reserved for what it rents.
+        self.reserved: Callable[[], Iterable[CapacityReservation]] = tuple
         for interrupt in faults.interrupts:
             self._script(interrupt)
         self._lose_pools(0)
@@ -257,6 +260,9 @@ class SimulatedCloud:
             return
         self._tokens.add(order.token)
         now = self._engine.now
+        order = replace(order, count=order.count - self._launch_reserved(order, now))
+        if not order.count:
+            return
         refusals = {name: self._refusal(name, now) for name in order.offerings}
         found = [self._pool_for(order, name, now) for name, refusal in refusals.items() if refusal is None]
         _, _, zone, offering = min(filter(None, found), key=lambda one: one[:2], default=(0.0, "", "", None))
@@ -279,6 +285,27 @@ class SimulatedCloud:
             if offering.market is Market.ON_DEMAND:
                 zone = self._emptiest(order, offering)
             self._begin(order, offering, zone, now)
+
+    def _launch_reserved(self, order: Launch, now: float) -> int:
+        """Launch what of an order reserved capacity has a place for: no refusal hits it. The count."""
+        offering, launched = self._offerings[order.offering], 0
+        kind, places = offering.instance_type.name, Counter[str]()
+        if offering.market is not Market.ON_DEMAND:
+            return 0
+        for item in self.reserved():
+            zone = next((zone for zone in self._capacity.world.zones_for(offering) if item.is_in(zone)), None)
+            if item.instance_type == kind and zone is not None:
+                places[zone] += int(item.count)
+        for zone in sorted(places.keys() - order.zones_without(order.offering)):
+            there = sum(
+                m.zone == zone and m.offering.anywhere == offering.anywhere and m.life.phase is not Phase.STOPPED
+                for m in self._machines.values()
+            )
+            count = self.room([offering], max(0, min(places[zone] - there, order.count - launched)))
+            for _ in range(count):
+                self._begin(order, offering, zone, now)
+            launched += count
+        return launched
 
     def _emptiest(self, order: Launch, offering: Offering) -> str:
         """The zone of an order with the fewest instances of the offering: so groups of instances are spread."""

@@ -33,7 +33,7 @@ from mark.controller.zones import pulls_of
 from mark.dispatch.qos import QosRule
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
-from mark.domain.commitments.owned import Commitments
+from mark.domain.commitments.owned import CapacityReservation, Commitments
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, InstanceState
@@ -348,6 +348,13 @@ class ModelReplay:
                 start_at=self._start_s,
                 redispatch=redispatch,
             )
+
+            def reserved() -> Sequence[CapacityReservation]:
+                left = commitments()
+                return (scenario.footprint.commitments if left is None else left).capacity_reservations
+
+            if bundle.cpu_price_factor == bundle.gpu_price_factor == 1.0:  # no managed service's instances
+                self._cloud.reserved = reserved
         sizes = workload.items if workload.sizes is not None and policy.pool is not None else None
         plane = _Plane(self._engine, self._start_s, workload.speed, sizes)
         self._minutes = math.ceil(scenario.duration_s / UNIT_S)

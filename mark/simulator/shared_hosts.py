@@ -111,6 +111,7 @@ class SharedHosts:
             start_at=plane.now,
             redispatch=True,
         )
+        self._cloud.reserved = lambda: owned.capacity_reservations
         self._sharers, self._cap = sharers, cap
         if cap is not None:
             cap.watch(self._cloud, self._offerings)

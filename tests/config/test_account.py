@@ -18,7 +18,7 @@ from mark.config.settings import load_settings
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import Misconfigured
-from tests.domain.test_commitments import OWNED
+from tests.domain.test_commitments import CAPACITY, OWNED, PRICES
 
 PAGE = Path(__file__).parents[2] / "docs" / "saving.md"
 PLAN = {"name": "a", "kind": "compute", "usd_per_hour": 1.0}
@@ -38,6 +38,9 @@ def test_the_file_of_the_page_is_read(tmp_path: Path) -> None:
     assert [plan.name for plan in found.plans] == ["all", "c5"]
     assert found.usd_per_hour == pytest.approx(0.3 + 0.8 + 2 * 0.107 + 0.054)
     assert found.assumed == ("c5",)
+    assert [(item.name, item.count, item.zone) for item in found.capacity_reservations] == [
+        ("kept", 3.0, "us-east-1b")
+    ]
     assert found.plans[0].ends_at == pytest.approx(found.plans[0].starts_at + 365 * 86_400.0)
 
 
@@ -47,13 +50,14 @@ def test_a_service_counts_its_share(tmp_path: Path) -> None:
     assert found.plans[0].discount_on(Compute.LAMBDA) == 0.12
 
 
-@given(OWNED)
-def test_a_file_that_is_written_reads_as_what_it_was_written_of(owned: Commitments) -> None:
-    held = replace(owned.share(1.0), zones=1)  # what is left with nothing is left out
+@given(OWNED, CAPACITY)
+def test_a_file_that_is_written_reads_as_what_it_was_written_of(owned: Commitments, kept) -> None:
+    owned = replace(owned, capacity_reservations=kept, zones=1)
+    held = owned.share(1.0)  # what is left with nothing is left out
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "owned.json"
         path.write_text(json.dumps(file_of(held)))
-        assert load_commitments(path) == held
+        assert load_commitments(path).with_prices(PRICES) == held
 
 
 @pytest.mark.parametrize(

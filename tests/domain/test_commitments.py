@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from mark.domain.commitments.applied import apply
 from mark.domain.commitments.eligible import Compute, Usage, units_of
 from mark.domain.commitments.owned import (
     NO_COMMITMENTS,
+    CapacityReservation,
     Commitments,
     PlanKind,
     ReservedInstances,
@@ -76,6 +79,50 @@ OWNED = st.builds(
     st.lists(RESERVED, max_size=4, unique_by=lambda item: item.name),
     st.integers(1, 3),
 )
+
+
+CAPACITY = st.lists(
+    st.builds(
+        lambda kind, count, zone: CapacityReservation(
+            name=f"kept-{kind}-{zone}", instance_type=kind, count=count, zone=zone, usd_per_hour=PRICES[kind]
+        ),
+        st.sampled_from(sorted(PRICES)),
+        st.floats(0.0, 12.0),
+        st.sampled_from(ZONES),
+    ),
+    max_size=3,
+    unique_by=lambda item: item.name,
+).map(tuple)
+
+
+@given(OWNED, CAPACITY, USAGES)
+def test_capacity_that_is_reserved_costs_what_it_does_on_demand_used_or_not(owned, kept, usages) -> None:
+    """It costs what instances would that ran there all the time, and use up to its count costs nothing more."""
+    both = replace(owned, capacity_reservations=kept)
+    found = apply(both, usages)
+    on_demand = sum(usage.on_demand_usd for usage in usages)
+    assert paid(both, usages) == pytest.approx(on_demand - found.covered_usd + found.paid_usd)
+    assert 0.0 <= found.used_usd <= found.paid_usd + 1e-9
+    assert found.free_capacity_usd <= found.unused_usd + 1e-9
+    inside = [instances(item.instance_type, item.count, item.zone) for item in kept if item.count]
+    assert paid(both, inside) == pytest.approx(paid(both, []), abs=1e-6)
+    assert apply(both, inside).free_capacity_usd == pytest.approx(0.0, abs=1e-6)
+    assert apply(both, inside).left.capacity_reservations == ()
+    assert paid(both, usages) <= paid(owned, usages) + sum(item.count * item.usd_per_hour for item in kept) + 1e-6
+
+
+def test_plans_cover_reserved_capacity_that_nothing_runs_in() -> None:
+    kept = CapacityReservation(name="cr", instance_type="c5.large", count=2.0, zone="a", usd_per_hour=0.085)
+    alone, usage = Commitments(capacity_reservations=(kept,)), [instances("c5.large", 3.0)]
+    found = apply(alone, usage)
+    assert (found.paid_usd, found.used_usd) == (pytest.approx(0.17), pytest.approx(0.17))
+    assert found.left_shares == (pytest.approx(1 / 3),), "a launch goes to its zone first"
+    assert apply(alone, []).free_capacity_usd == pytest.approx(0.17)
+    planned = replace(alone, plans=(compute_plan(0.0595, 0.3),))
+    assert apply(planned, []).paid_usd == pytest.approx(0.0595 + 0.085), "of one the plan pays"
+    assert apply(planned, []).free_capacity_usd == pytest.approx(0.085)
+    elsewhere = apply(alone, [instances("c5.large", 1.0, "b"), instances("c5.xlarge", 1.0, "a")])
+    assert elsewhere.left_shares == (1.0, 1.0)
 
 
 def paid(owned: Commitments, usages: list[Usage]) -> float:

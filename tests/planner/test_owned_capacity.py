@@ -13,7 +13,13 @@ from mark.controller.plan_request import plan_fleet
 from mark.controller.policy import ControllerPolicy
 from mark.domain.capacity_schedule import CapacityBounds, CapacityWindow
 from mark.domain.commitments.eligible import Compute
-from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
+from mark.domain.commitments.owned import (
+    CapacityReservation,
+    Commitments,
+    PlanKind,
+    ReservedInstances,
+    SavingsPlan,
+)
 from mark.domain.offering import Market
 from mark.domain.plan import Backup, Plan, PlannedCount, PlanRequest
 from mark.planner.owned_capacity import _joined, owned_capacity
@@ -65,6 +71,22 @@ def test_what_is_owned_is_taken_before_what_is_cheaper_on_the_list(planner: str)
     found = planned(planner, asked(28.0, owned))
     assert {item.offering: item.count for item in found.counts}["m5.large:on-demand"] == 3
     assert found.counts[-1].usd_per_hour < 1e-4
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_reserved_capacity_is_taken_first_also_where_its_type_is_refused(planner: str) -> None:
+    kept = CapacityReservation(
+        name="cr", instance_type="m5.large", count=3.0, zone="us-east-1a", usd_per_hour=DEAR.usd_per_hour
+    )
+    owned = Commitments(capacity_reservations=(kept,), zones=3)
+    there = owned_capacity(owned, ALL, running={}, refused=(DEAR.name,))
+    assert [(item.of, item.count) for item in there] == [(DEAR, 3)]
+    plain = request([95.0] * 12, ALL)
+    found = planned(planner, replace(plain, backup=LATE, owned=there, refused=(DEAR.name,)))
+    counts = {item.offering: item for item in found.counts}
+    assert counts[DEAR.name].count == 3
+    assert counts[DEAR.name].usd_per_hour < 1e-4
+    assert sum(item.count for item in counts.values()) > 3
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

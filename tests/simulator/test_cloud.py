@@ -10,6 +10,7 @@ import pytest
 from mark.cloudmodel import world as worlds
 from mark.cloudmodel.spot_prices import SpotPrices
 from mark.dispatch.policy import Bounced, DispatchPolicy
+from mark.domain.commitments.owned import CapacityReservation
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits, Market, Offering
 from mark.domain.orders import (
@@ -491,3 +492,23 @@ def test_a_launch_leaves_out_the_zones_that_it_names_and_is_refused_where_none_i
     [fact] = world.cloud.drain_facts()
     assert isinstance(fact, LaunchRefused)
     assert (fact.count, fact.code) == (1, "InsufficientInstanceCapacity")
+
+
+def test_reserved_capacity_refuses_nobody_and_what_is_beyond_it_is_refused(kernel: Kernel) -> None:
+    always = FaultScript(stress=0.0, refusals=(Refuse(from_s=0.0, to_s=1e6),))
+    world = World(kernel, faults=always, of=ZONED)
+    name = SERVING.instance_type.name
+    kept = CapacityReservation(name="cr-1", instance_type=name, zone="us-east-1b", count=2.0)
+    world.cloud.reserved = lambda: (kept,)
+    world.launch(SERVING, 3)
+    assert [one.zone for one in world.cloud.observe()] == ["b", "b"]
+    world.to(1.0)
+    (refused,) = (fact for fact in world.cloud.drain_facts() if isinstance(fact, LaunchRefused) and fact.count)
+    assert refused.count == 1
+    world.launch(SPOT)
+    world.launch(SERVING)
+    assert len(world.states()) == 2
+    world.cloud.submit(Terminate(token="t", reason="test", instances=("i-000001",)))
+    world.to(300.0)
+    world.launch(SERVING, 2)
+    assert [one.zone for one in world.cloud.observe()] == ["b", "b"]

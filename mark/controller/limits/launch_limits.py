@@ -3,15 +3,18 @@
 An offering that was refused is left alone until that has expired, one that a guardrail held back for a period; a
 spot pool that was taken away in bulk is left while its breaker is open and entered by one instance a tick after
 that; one whose instances never become ready is left while its launch breaker is open, and tried one at a time
-after that. What is left of the policy's limit of instances and of the account's quotas goes to who asks first.
+after that. Reserved capacity is there whatever was refused. What is left of the policy's limit of instances and of
+the account's quotas goes to who asks first.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 from mark.controller.limits.quotas import QuotaLimits, counted
 from mark.controller.limits.refusals import left_out
+from mark.controller.limits.reserved_capacity import reserved_room, room_by_offering
 from mark.controller.policy import ControllerPolicy
 from mark.controller.pool_change import BudgetLimit
 from mark.controller.state import Note, NoteKind, Observation, State
@@ -27,6 +30,7 @@ class LaunchLimits:
         self._policy, self._fleet = policy, seen.fleet
         self._requested = tuple((item.offering, item.count) for item in state.requested)
         self._backoff = left_out(state, policy)
+        self._reserved = room_by_offering(reserved_room(state, seen, policy))
         self._holds = dict(state.guardrail_holds)
         self._volatile = {pool.offering for pool in state.spot_pools if pool.is_open(seen.now)}
         self._failing = {one.offering: one for one in state.launch_records if one.is_open(seen.now)}
@@ -52,7 +56,7 @@ class LaunchLimits:
 
     def barred(self, name: str) -> Note | None:
         """Why nothing of it is launched for now, however much the limits leave; None where it may be."""
-        if name in self._backoff:
+        if name in self._backoff and not self._reserved[name]:
             text = f"{name} was refused: no launch of it before {self._backoff[name]:.0f} s"
             return Note(kind=NoteKind.CAPACITY_BACKOFF, text=text)
         if name in self._holds:
@@ -77,7 +81,11 @@ class LaunchLimits:
         """Instances of it that may be launched together; none of one that is barred, or tried one at a time."""
         if name in self._returning or name in self._trying or self.barred(name) is not None:
             return 0
-        return int(min(self._left, self._quotas.left(name)))
+        return int(min(self._left, self._quotas.left(name), self._not_refused(name)))
+
+    def _not_refused(self, name: str) -> float:
+        """Launches that the back-off leaves: of a refused offering the reserved ones."""
+        return self._reserved[name] if name in self._backoff else math.inf
 
     def has_quota(self, name: str) -> bool:
         """True where the account's quota leaves one of it, beside what runs and what was ordered."""
@@ -88,6 +96,7 @@ class LaunchLimits:
         if (note := self.barred(name)) is not None:
             return 0, (note,)
         wanted = min(wanted, self._returning.get(name, wanted), self._trying.get(name, wanted))
+        wanted = int(min(wanted, self._not_refused(name)))
         quota = self._quotas.left(name)
         notes = []
         if wanted > self._left:
@@ -106,6 +115,7 @@ class LaunchLimits:
         """Count an order of this tick against all limits."""
         self._left -= count
         self._quotas.reserve(name, count)
+        self._reserved[name] = max(0, self._reserved[name] - count)
         self.budget.reserve(name, count)
         for left in (self._returning, self._trying):
             if name in left:

@@ -7,6 +7,10 @@
    they make cheapest first; of equal discounts the lower rate comes first (Savings Plans user guide, "How Savings
    Plans apply to your AWS usage").
 
+Instances in a capacity reservation, and what it keeps free, are usage on demand that the others cover, too (EC2
+user guide, "Capacity Reservation pricing and billing"). What they leave of it is paid whether it is used or not: a
+commitment without a discount. A launch goes to its zone first.
+
 What none covers is paid on demand, and what no usage takes of a commitment is paid all the same. Where the zone of
 usage is not known, it counts as spread evenly over `Commitments.zones`.
 """
@@ -14,11 +18,17 @@ usage is not known, it counts as spread evenly over `Commitments.zones`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mark.domain.commitments.eligible import Compute, Usage, family_of, units_of
-from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
+from mark.domain.commitments.owned import (
+    CapacityReservation,
+    Commitments,
+    PlanKind,
+    ReservedInstances,
+    SavingsPlan,
+)
 
 NOTHING = 1e-12
 """A share or an amount up to this is rounding."""
@@ -38,6 +48,8 @@ class Applied:
     left_shares: tuple[float, ...]
     #: What no usage took.
     left: Commitments
+    #: Of `unused_usd`, what capacity reservations cost that nothing ran in.
+    free_capacity_usd: float = 0.0
 
     @property
     def unused_usd(self) -> float:
@@ -65,6 +77,8 @@ def left_for_each(owned: Commitments, hours: Mapping[str, Sequence[Usage]]) -> d
 @lru_cache(maxsize=20_000)
 def _applied(owned: Commitments, usages: tuple[Usage, ...]) -> Applied:
     """`apply`: a bill asks for the same hours again and again."""
+    if owned.capacity_reservations:
+        return _with_capacity(owned, usages)
     hour = _Hour(owned, usages)
     for item in owned.reservations:
         if item.zone:
@@ -75,6 +89,61 @@ def _applied(owned: Commitments, usages: tuple[Usage, ...]) -> Applied:
     for kind in (PlanKind.EC2_INSTANCE, PlanKind.COMPUTE):
         hour.spend([plan for plan in owned.plans if plan.kind is kind])
     return hour.result()
+
+
+def beside_capacity(owned: Commitments) -> Commitments:
+    """What capacity reservations leave of the other commitments, which cover them used or not."""
+    if not owned.capacity_reservations:
+        return owned
+    others = replace(owned, capacity_reservations=())
+    return apply(others, [_usage(item, item.count) for item in owned.capacity_reservations]).left
+
+
+def _usage(item: CapacityReservation, count: float) -> Usage:
+    return Usage(
+        compute=Compute.EC2,
+        on_demand_usd=count * item.usd_per_hour,
+        hours=count,
+        instance_type=item.instance_type,
+        zone=item.zone,
+    )
+
+
+def _with_capacity(owned: Commitments, usages: tuple[Usage, ...]) -> Applied:
+    outside, free = [1.0] * len(usages), {item.name: item.count for item in owned.capacity_reservations}
+    for item in owned.capacity_reservations:
+        for i, usage in enumerate(usages):
+            fits = usage.instance_type == item.instance_type and usage.zone in ("", item.zone)
+            if fits and usage.compute is Compute.EC2 and usage.hours > 0:
+                taken = min(outside[i], free[item.name] / usage.hours)
+                outside[i] -= taken
+                free[item.name] -= taken * usage.hours
+    empty = tuple(
+        _usage(item, free[item.name]) for item in owned.capacity_reservations if free[item.name] > NOTHING
+    )
+    others = replace(owned, capacity_reservations=())
+    found = _applied(others, (*usages, *empty))
+    lefts = found.left_shares[: len(usages)]
+    inside = sum(
+        usage.on_demand_usd * left * (1.0 - out) for usage, left, out in zip(usages, lefts, outside, strict=True)
+    )
+    unused = sum(
+        one.on_demand_usd * left for one, left in zip(empty, found.left_shares[len(usages) :], strict=True)
+    )
+    left_shares = tuple(left * out for left, out in zip(lefts, outside, strict=True))
+    kept = {name: count if count > NOTHING else 0.0 for name, count in free.items()}
+    left = replace(_applied(others, usages).left, capacity_reservations=owned.capacity_reservations)
+    counts = kept | {item.name: item.count for item in left.reservations}
+    return Applied(
+        paid_usd=found.paid_usd + inside + unused,
+        used_usd=found.used_usd + inside,
+        covered_usd=sum(
+            usage.on_demand_usd * (1.0 - left) for usage, left in zip(usages, left_shares, strict=True)
+        ),
+        left_shares=left_shares,
+        left=left.with_amounts({plan.name: plan.usd_per_hour for plan in left.plans}, counts),
+        free_capacity_usd=unused,
+    )
 
 
 class _Hour:

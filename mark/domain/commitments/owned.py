@@ -1,4 +1,4 @@
-"""Savings Plans and Reserved Instances of an account: paid for each hour of their term, used or not.
+"""Commitments of an account: Savings Plans, Reserved Instances, Capacity Reservations. Paid used or not.
 
 Prices are those of an hour with what was paid upfront spread over the term. Times are epoch seconds; None leaves a
 term open at that end.
@@ -129,7 +129,32 @@ class ReservedInstances:
             )
 
 
-Owned = SavingsPlan | ReservedInstances
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityReservation:
+    """Instances of a type that EC2 keeps for the account in a zone: none is refused, none has a discount.
+
+    Reserved Instances and Savings Plans cover them, used or not.
+    """
+
+    name: str
+    instance_type: str
+    zone: str
+    #: Those that the service may use: free ones, and its own in it.
+    count: float
+    #: Price on demand of one (`with_prices`).
+    usd_per_hour: float = 0.0
+    starts_at: float | None = None
+    ends_at: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_amount(f"the capacity reservation {self.name}, its count", self.count)
+
+    def is_in(self, zone: str) -> bool:
+        """True for its zone by its name, or by its letter as replays have it; empty is any."""
+        return self.zone.endswith(zone)
+
+
+Owned = SavingsPlan | ReservedInstances | CapacityReservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,17 +163,18 @@ class Commitments:
 
     plans: tuple[SavingsPlan, ...] = ()
     reservations: tuple[ReservedInstances, ...] = ()
+    capacity_reservations: tuple[CapacityReservation, ...] = ()
     #: Zones that instances are spread over: nobody tells a bill which.
     zones: int = 1
 
     def __bool__(self) -> bool:
-        return bool(self.plans or self.reservations)
+        return bool(self.plans or self.reservations or self.capacity_reservations)
 
     @property
     def usd_per_hour(self) -> float:
         """USD that they cost in each hour, used or not."""
         plans = sum(plan.usd_per_hour for plan in self.plans)
-        return plans + sum(item.count * item.usd_per_hour for item in self.reservations)
+        return plans + sum(item.count * item.usd_per_hour for item in self.reserved)
 
     def active_at(self, at: float) -> Commitments:
         """Those whose term holds at an instant."""
@@ -166,18 +192,32 @@ class Commitments:
             reservations=tuple(
                 item for item in self.reservations if not item.zone or item.zone.startswith(region)
             ),
+            capacity_reservations=tuple(
+                item for item in self.capacity_reservations if item.zone.startswith(region)
+            ),
         )
 
     def in_zones(self, zones: Collection[str]) -> Commitments:
         """Those that may cover what runs in these zones; all where none is named."""
         held = tuple(item for item in self.reservations if not zones or item.zone in ("", *zones))
-        return replace(self, reservations=held)
+        kept = tuple(item for item in self.capacity_reservations if not zones or item.zone in zones)
+        return replace(self, reservations=held, capacity_reservations=kept)
+
+    def with_prices(self, usd_per_hour: Mapping[str, float]) -> Commitments:
+        """The same, with the price on demand of what capacity reservations hold, by type."""
+        return replace(
+            self,
+            capacity_reservations=tuple(
+                replace(item, usd_per_hour=usd_per_hour.get(item.instance_type, item.usd_per_hour))
+                for item in self.capacity_reservations
+            ),
+        )
 
     def share(self, share: float) -> Commitments:
         """A share of each, in (0, 1]: what others of the account use is left to them."""
         return self.with_amounts(
             {plan.name: plan.usd_per_hour * share for plan in self.plans},
-            {item.name: item.count * share for item in self.reservations},
+            {item.name: item.count * share for item in self.reserved},
         )
 
     def with_amounts(self, usd_per_hour: Mapping[str, float], counts: Mapping[str, float]) -> Commitments:
@@ -191,6 +231,11 @@ class Commitments:
             ),
             reservations=tuple(
                 replace(item, count=counts[item.name]) for item in self.reservations if counts[item.name] > 0.0
+            ),
+            capacity_reservations=tuple(
+                replace(item, count=counts[item.name])
+                for item in self.capacity_reservations
+                if counts[item.name] > 0.0
             ),
         )
 
@@ -206,7 +251,20 @@ class Commitments:
             self,
             plans=tuple(replace(plan, starts_at=None, ends_at=None) for plan in self.plans),
             reservations=tuple(replace(item, starts_at=None, ends_at=None) for item in self.reservations),
+            capacity_reservations=tuple(
+                replace(item, starts_at=None, ends_at=None) for item in self.capacity_reservations
+            ),
         )
+
+    @property
+    def items(self) -> tuple[Owned, ...]:
+        """All of them."""
+        return (*self.plans, *self.reserved)
+
+    @property
+    def reserved(self) -> tuple[ReservedInstances | CapacityReservation, ...]:
+        """Those of instances of a type."""
+        return (*self.reservations, *self.capacity_reservations)
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -216,15 +274,17 @@ class Commitments:
     @property
     def changes_at(self) -> tuple[float, ...]:
         """Instants at which one begins or ends, in order."""
-        items: tuple[Owned, ...] = (*self.plans, *self.reservations)
-        both = chain.from_iterable((item.starts_at, item.ends_at) for item in items)
+        both = chain.from_iterable((item.starts_at, item.ends_at) for item in self.items)
         return tuple(sorted({at for at in both if at is not None}))
 
     def _where(self, holds: Callable[[Owned], bool]) -> Commitments:
         if not self:
             return self
         return replace(
-            self, plans=tuple(filter(holds, self.plans)), reservations=tuple(filter(holds, self.reservations))
+            self,
+            plans=tuple(filter(holds, self.plans)),
+            reservations=tuple(filter(holds, self.reservations)),
+            capacity_reservations=tuple(filter(holds, self.capacity_reservations)),
         )
 
 
@@ -233,8 +293,7 @@ NO_COMMITMENTS = Commitments()
 
 def check_names(given: Commitments) -> None:
     """Refuse two of one name: amounts are told apart by it. Misconfigured."""
-    items: tuple[Owned, ...] = (*given.plans, *given.reservations)
-    names = [item.name for item in items]
+    names = [item.name for item in given.items]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise Misconfigured(f"two commitments are called {twice[0]}: give each a name of its own")

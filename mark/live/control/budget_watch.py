@@ -23,7 +23,7 @@ from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, ma
 from mark.accounting.ledger import unpriced, unpriced_words, usage_before
 from mark.accounting.model_ledger import ModelLedger
 from mark.accounting.usage import IncrementalUsage
-from mark.catalog.commitment_bill import COVERED, UNUSED, USED
+from mark.catalog.commitment_bill import COVERED, FREE_CAPACITY, UNUSED, USED
 from mark.config.budget import BudgetSettings
 from mark.domain.billing.costs import FleetUsage, Transition
 from mark.domain.billing.footprint import Footprint
@@ -148,10 +148,11 @@ class BudgetWatch:
         usd = month_commitments(ledgers, max(began_at, month_start(now)), now)
         if not usd:
             return None
+        unused_usd = usd[UNUSED] + usd.get(FREE_CAPACITY, 0.0)
         return CommitmentSpend(
-            paid_usd=usd[USED] + usd[UNUSED],
+            paid_usd=usd[USED] + unused_usd,
             used_usd=usd[USED],
-            unused_usd=usd[UNUSED],
+            unused_usd=unused_usd,
             covered_usd=usd[COVERED],
         )
 

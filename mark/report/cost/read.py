@@ -39,7 +39,7 @@ from mark.accounting.version_costs import VersionCost, version_costs, versions_u
 from mark.accounting.version_totals import NONE, VersionTotals
 from mark.catalog.billing import bill_lambda, cost_of
 from mark.catalog.break_even import break_even_rps
-from mark.catalog.commitment_bill import COMPONENT, UNUSED
+from mark.catalog.commitment_bill import COMPONENT, FREE_CAPACITY, UNUSED
 from mark.catalog.offerings import overflow_excuse
 from mark.controller.journal import BrokenLine, read_journal
 from mark.dispatch.objective import attainment
@@ -491,7 +491,7 @@ def _reconciled(lines: Sequence[DayLine], aws_usd: Mapping[date, float]) -> tupl
 
 
 def _is_unused(line: BillLine) -> bool:
-    return (line.component, line.item) == (COMPONENT, UNUSED)
+    return line.component == COMPONENT and line.item in (UNUSED, FREE_CAPACITY)
 
 
 def _begins_empty(item: _Read, model: ModelReport) -> bool:

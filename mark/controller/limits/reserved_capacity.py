@@ -1,0 +1,83 @@
+"""Capacity that the account has reserved: a launch into it has its place, whatever was refused lately. Pure.
+
+Such a launch is an order of its own, in the reservation's zone. What is beyond it goes the way of all launches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mark.controller.policy import ControllerPolicy
+from mark.controller.state import Observation, State, Tokens
+from mark.domain.fleet import InstanceState
+from mark.domain.offering import ANY_ZONE, Market
+from mark.domain.orders import Launch, Order
+
+Room = dict[tuple[str, str], int]
+"""Launches that reserved capacity has a place for, by offering and zone."""
+
+
+def reserved_room(state: State, seen: Observation, policy: ControllerPolicy) -> Room:
+    """The places that neither instances nor launches on their way take."""
+    owned = policy.commitments if state.commitments is None else state.commitments
+    kept = owned.active_at(policy.clock_at + seen.now).capacity_reservations if owned else ()
+    found: Room = {}
+    for offering in {item.name: item for item in policy.known_offerings}.values() if kept else ():
+        places = Counter[str]()
+        for item in kept:
+            zone = next((zone for zone in policy.zones if item.is_in(zone)), item.zone)
+            same = item.instance_type == offering.instance_type.name and offering.market is Market.ON_DEMAND
+            if same and offering.zone in (ANY_ZONE, zone):
+                places[zone] += int(item.count)
+        taken = Counter(
+            next((zone for zone in places if zone.endswith(one.zone)), "")
+            for one in seen.fleet
+            if one.offering.startswith(offering.anywhere) and one.state is not InstanceState.STOPPED
+        )
+        coming = sum(item.count for item in state.requested if item.offering.startswith(offering.anywhere))
+        for zone, count in sorted(places.items()):
+            left = max(0, count - taken[zone])
+            ahead = min(left, coming)
+            coming -= ahead
+            if left > ahead:
+                found[offering.name, zone] = left - ahead
+    return found
+
+
+def room_by_offering(room: Room) -> Counter[str]:
+    """Places of each offering in all zones."""
+    found = Counter[str]()
+    for (name, _), count in room.items():
+        found[name] += count
+    return found
+
+
+def into_reserved(
+    orders: Iterable[Order], room: Room, policy: ControllerPolicy, tokens: Tokens
+) -> tuple[tuple[Launch, ...], tuple[Order, ...]]:
+    """Launches into reserved capacity, each in its zone, and the orders without them."""
+    left, kept, others = dict(room), list[Launch](), list[Order]()
+    for order in orders:
+        if isinstance(order, Launch):
+            for (name, zone), places in sorted(left.items()):
+                count = min(places, order.count) if name == order.offering else 0
+                if not count:
+                    continue
+                left[name, zone] -= count
+                elsewhere = tuple((name, other) for other in policy.zones if other != zone)
+                kept.append(
+                    replace(
+                        order,
+                        token=order.token if count == order.count else tokens.next(),
+                        count=count,
+                        equivalents=(),
+                        without=elsewhere,
+                        reason=f"{order.reason}; in reserved capacity of {zone}",
+                    )
+                )
+                order = replace(order, count=order.count - count)  # noqa: PLW2901 - what is left of it
+        if not isinstance(order, Launch) or order.count:
+            others.append(order)
+    return tuple(kept), tuple(others)
