@@ -78,7 +78,7 @@ class AccountSettings(Part):
         "service in AWS reads them of the account.",
     )
     read_commitments: bool = Field(
-        True, description="Whether a service in AWS reads them of the account once a day."
+        True, description="Whether a service in AWS reads them of the account once an hour."
     )
     share: Share = Field(
         1.0, description="Share of what is read of the account that this service may count; a file says its own."

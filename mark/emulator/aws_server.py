@@ -154,7 +154,7 @@ class EmulatedAws:
             faults,
             clock,
             limits,
-            reservations=commitments.reservations,
+            commitments=commitments,
             listing_lag_s=config.listing_lag_s,
             sold=sold_in if config.sells_by_zone else sold_everywhere,
         )

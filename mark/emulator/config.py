@@ -66,7 +66,7 @@ class EmulatedAwsConfig:
     roles the account knows; what their policies do not allow is refused. None: nobody is judged.
     `listing_lag_s`: so long, in service time, listings lack what was launched and show what ended as running, and
     a fleet's order that comes again is answered with nothing in it; 0 for listings that are exact.
-    `commitments`: Savings Plans and reservations that the account has.
+    `commitments`: what the account has bought and reserved.
     `sells_by_zone`: types are had only in the zones that AWS sells them in. `key`: the account's: no call is
     answered that another has signed. None: any key does. `free_plan` and `front`: see `AccountLimits`.
     """

@@ -52,6 +52,17 @@ ANSWERS: dict[tuple[str, str], dict[str, Any]] = {
         ]
     },
     ("ec2", "DescribeSpotPriceHistory"): {"SpotPriceHistory": []},
+    ("ec2", "DescribeCapacityReservations"): {
+        "CapacityReservations": [
+            {
+                "CapacityReservationId": "cr-1",
+                "OwnerId": "123456789012",
+                "InstanceType": "c5.large",
+                "AvailabilityZone": "us-east-1a",
+                "AvailableInstanceCount": 1,
+            }
+        ]
+    },
     ("ec2", "DescribeReservedInstances"): {"ReservedInstances": []},
     ("savingsplans", "DescribeSavingsPlans"): {
         "savingsPlans": [

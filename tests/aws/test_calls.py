@@ -71,6 +71,8 @@ def read_account(there: Scene) -> None:
         plans.describe_savings_plan_rates(savingsPlanId="p")
     with suppress(NotImplementedError, BotoCoreError, ClientError):
         there.aws.ec2.describe_reserved_instances()
+    with suppress(NotImplementedError, BotoCoreError, ClientError):
+        there.aws.ec2.describe_capacity_reservations()
 
 
 def gateway(there: Scene) -> None:

@@ -13,7 +13,13 @@ from mark.aws.archive import bucket_name
 from mark.aws.permissions.policies import Names
 from mark.aws.session import Aws
 from mark.domain.commitments.eligible import Compute
-from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
+from mark.domain.commitments.owned import (
+    CapacityReservation,
+    Commitments,
+    PlanKind,
+    ReservedInstances,
+    SavingsPlan,
+)
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.emulator.config import ACCOUNT, REGION
 from tests.aws.builders import aws
@@ -44,11 +50,17 @@ HELD = (
 )
 
 
+KEPT = (
+    CapacityReservation(name="cr-1", instance_type="c5.large", zone=f"{REGION}b", count=5.0),
+    CapacityReservation(name="cr-2", instance_type="m5.large", zone=f"{REGION}b", count=1.0),
+)
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder: Path = tmp_path_factory.mktemp("owned")
     names = Names(service="shop", region=REGION, account=ACCOUNT, bucket=bucket_name("shop", ACCOUNT))
-    owned = Commitments(plans=(*PLANS, FAMILY), reservations=HELD)
+    owned = Commitments(plans=(*PLANS, FAMILY), reservations=HELD, capacity_reservations=KEPT)
     made = World(config_for(folder / "logs", names=names, commitments=owned))
     yield made
     made.stop()
@@ -57,7 +69,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def test_all_commitments_are_read_with_their_rates(world: World) -> None:
     there = aws(endpoint_url=world.url, role="controller")
     try:
-        found = read_commitments(there, region=REGION, types={"c5.large", "m5.large"})
+        found = read_commitments(there, service="shop", region=REGION, types={"c5.large", "m5.large"})
     finally:
         there.close()
     assert [plan.name for plan in found.plans] == sorted([*(plan.name for plan in PLANS), "plan-c5"])
@@ -70,11 +82,39 @@ def test_all_commitments_are_read_with_their_rates(world: World) -> None:
     assert told == [(item.name, item.count, item.usd_per_hour, item.zone) for item in HELD]
 
 
+def test_of_reserved_capacity_the_free_places_count_and_those_of_own_instances(world: World) -> None:
+    there, ec2 = aws(endpoint_url=world.url, role="controller"), world.client("ec2")
+
+    def run(kind: str, zone: str, service: str, count: int = 1) -> None:
+        tags = [{"ResourceType": "instance", "Tags": [{"Key": "mark:service", "Value": service}]}]
+        ec2.run_instances(
+            ImageId="ami-12c6146b",
+            InstanceType=kind,
+            MinCount=count,
+            MaxCount=count,
+            Placement={"AvailabilityZone": zone},
+            TagSpecifications=tags,
+        )
+
+    run("c5.large", f"{REGION}b", "others", 2)
+    run("c5.large", f"{REGION}b", "shop")
+    run("c5.large", f"{REGION}a", "shop", 3)
+    try:
+        found = read_commitments(there, service="shop", region=REGION, types={"c5.large"})
+    finally:
+        there.close()
+    assert [(item.name, item.zone, item.count) for item in found.capacity_reservations] == [
+        ("cr-1", f"{REGION}b", 3.0)
+    ]
+    (told,) = ec2.describe_capacity_reservations(CapacityReservationIds=["cr-1"])["CapacityReservations"]
+    assert (told["TotalInstanceCount"], told["AvailableInstanceCount"]) == (5, 2)
+
+
 def test_who_may_not_ask_is_refused(world: World) -> None:
     there = aws(endpoint_url=world.url, role="gateway")
     try:
         with pytest.raises(Misconfigured):
-            read_commitments(there, region=REGION, types={"c5.large"})
+            read_commitments(there, service="shop", region=REGION, types={"c5.large"})
     finally:
         there.close()
 
@@ -103,6 +143,7 @@ class Told:
 
     def __init__(self, plan: dict[str, Any], reserved: dict[str, Any]) -> None:
         self.savings_plans = self.ec2 = self
+        self.kept: list[dict[str, Any]] = []
         self._plan, self._reserved = plan, reserved
 
     def describe_savings_plans(self, **_: object) -> dict[str, Any]:
@@ -114,10 +155,43 @@ class Told:
     def describe_reserved_instances(self, **_: object) -> dict[str, Any]:
         return {"ReservedInstances": [self._reserved]}
 
+    def get_paginator(self, _: str) -> Told:
+        return self
+
+    def paginate(self, **_: object) -> list[dict[str, Any]]:
+        return [{"CapacityReservations": self.kept, "Reservations": [{"OwnerId": ACCOUNT, "Instances": []}]}]
+
 
 def told(plan: dict[str, Any] | None = None, reserved: dict[str, Any] | None = None) -> Commitments:
     aws = cast("Aws", Told(PLAN_TOLD | (plan or {}), RESERVED_TOLD | (reserved or {})))
-    return read_commitments(aws, region=REGION, types={"c5.large"})
+    return read_commitments(aws, service="shop", region=REGION, types={"c5.large"})
+
+
+KEPT_TOLD = {
+    "CapacityReservationId": "cr-9",
+    "OwnerId": ACCOUNT,
+    "InstanceType": "c5.large",
+    "AvailabilityZone": f"{REGION}a",
+    "AvailableInstanceCount": 2,
+    "EndDate": "2026-12-01T00:00:00+00:00",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({}, [2.0]),
+        ({"OwnerId": "999999999999"}, []),
+        ({"Interruptible": True}, []),
+        ({"ReservationType": "capacity-block"}, []),
+    ],
+)
+def test_capacity_of_others_blocks_and_what_is_taken_back_do_not_count(changes, counts) -> None:
+    there = Told(PLAN_TOLD, RESERVED_TOLD)
+    there.kept = [KEPT_TOLD | changes]
+    found = read_commitments(cast("Aws", there), service="shop", region=REGION, types={"c5.large"})
+    assert [item.count for item in found.capacity_reservations] == counts
+    assert [item.ends_at for item in found.capacity_reservations] == [1_796_083_200.0] * len(counts)
 
 
 def test_what_was_paid_upfront_is_spread_over_the_term() -> None:

@@ -293,7 +293,7 @@ def asking(ask: Callable[[Aws], object], expected: type[MarkError] = MarkError) 
 
 def owning(there: Aws) -> list[str]:
     """A controller goes on with the commitments that it knew."""
-    return asking(lambda aws: read_commitments(aws, region="us-east-1", types={"c5.large"}))(there)
+    return asking(lambda aws: read_commitments(aws, service="shop", region="us-east-1", types={"c5.large"}))(there)
 
 
 def observing(there: Aws) -> list[str]:
@@ -398,6 +398,7 @@ RUNS: dict[tuple[str, str], Callable[[Aws], list[str]]] = {
         lambda there: put_object(there.objects, "bucket", "key", b"", content_type="text/plain")
     ),
     ("secretsmanager", "GetSecretValue"): asking(lambda there: valid_tokens(there, "shop")),
+    ("ec2", "DescribeCapacityReservations"): owning,
     ("ec2", "DescribeReservedInstances"): owning,
     ("savingsplans", "DescribeSavingsPlanRates"): owning,
     ("savingsplans", "DescribeSavingsPlans"): owning,

@@ -15,6 +15,7 @@ from mark.aws.inbox import EventInbox
 from mark.aws.provision import set_up
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
+from mark.domain.commitments.owned import CapacityReservation, Commitments
 from mark.domain.fleet import Instance, InstanceState
 from mark.domain.objective import ModelSpec
 from mark.domain.orders import Fact
@@ -25,7 +26,7 @@ from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Interrupt, Refuse
 from mark.store.service import ServiceStore
-from tests.aws.builders import OFFERINGS, FakeAgents, FakeLedger, HandClock, aws, service
+from tests.aws.builders import OFFERINGS, SLEEPER, FakeAgents, FakeLedger, HandClock, aws, service
 from tests.emulator.conftest import TYPES, World, config_for
 from tests.planner.builders import SLO
 from tests.scenarios.builders import FIXED_WORLD
@@ -37,6 +38,10 @@ BOOTED_S = 1000.0
 REFUSED_FROM_S, REFUSED_TO_S = 5_000.0, 6_000.0
 TAKEN_AT_S = 10_000.0
 STAND = 1_800_000_000.0
+KEPT = CapacityReservation(
+    name="cr-1", instance_type=SLEEPER.instance_type.name, zone="us-east-1b", count=2.0, usd_per_hour=0.0832
+)
+"""Capacity that the account has reserved."""
 
 
 class CloudWorld(Protocol):
@@ -77,6 +82,7 @@ class Simulated(CloudWorld):
             start_at=0.0,
             redispatch=True,
         )
+        self._simulated.reserved = lambda: (KEPT,)
         self.cloud = self._simulated
 
     def advance(self, seconds: float) -> None:
@@ -105,7 +111,8 @@ class Emulated(CloudWorld):
     def __init__(self, folder: Path) -> None:
         self._clock = HandClock(at=STAND)
         types = {**TYPES, "t3.large": replace(TYPES["c5.large"], name="t3.large")}
-        self._world = World(config_for(folder, anchor=self._anchor(), types=types))
+        owned = Commitments(capacity_reservations=(KEPT,))
+        self._world = World(config_for(folder, anchor=self._anchor(), types=types, commitments=owned))
         self._aws = aws(endpoint_url=self._world.url)
         self._resources = set_up(self._aws, service())
         self._agents, self._ledger = FakeAgents(), FakeLedger()

@@ -188,6 +188,17 @@ def test_a_refused_launch_is_a_fact_with_its_cause_given_once_it_is_asked_for(wo
 
 
 @rents
+def test_reserved_capacity_is_had_while_all_else_is_refused(world: CloudWorld) -> None:
+    world.refuse()
+    world.cloud.submit(launch(3, token="t1-1", kind=SLEEPER.name))
+    world.advance(BOOTED_S)
+    assert states_of(world) == [READY, READY]
+    (fact,) = facts_of(world)
+    assert isinstance(fact, LaunchRefused)
+    assert (fact.token, fact.offering, fact.count) == ("t1-1", SLEEPER.name, 1)
+
+
+@rents
 def test_a_notice_is_a_fact_before_the_instance_goes(world: CloudWorld) -> None:
     (kept,) = boot(world, launch(1, token="t1-1"))
     (lost,) = boot(world, launch(1, token="t1-2", kind=SPOT.name))

@@ -1,18 +1,24 @@
-"""Savings Plans and Reserved Instances that the account has, as AWS tells them.
+"""Commitments that the account has, as AWS tells them: Savings Plans, Reserved Instances, capacity.
 
 Retired ones are read, too: an hour of last week was covered by what held then. Only what covers Linux on shared
 hardware counts. AWS tells rates of instances; what a plan takes off Fargate and Lambda stays assumed.
+
+Of capacity reservations those count that are open, the account's own, and no others' to take back. Of their places
+the service may use the free ones, and those that its own instances are in.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.errors import translated
 from mark.aws.session import Aws
 from mark.domain.commitments.owned import (
+    CapacityReservation,
     Commitments,
     OfferingClass,
     Payment,
@@ -33,20 +39,23 @@ TYPES_A_CALL = 50
 """Instance types in one filter of rates."""
 
 
-def read_commitments(aws: Aws, *, region: str, types: Collection[str]) -> Commitments:
+def read_commitments(aws: Aws, *, service: str, region: str, types: Collection[str]) -> Commitments:
     """All commitments of the account that may cover usage in the region. Errors as AWS has them.
 
-    types: the instance types whose rates are asked for. RetryLater for an answer that cannot be read.
+    types: the instance types whose rates and reserved capacity are asked for. RetryLater for an answer that cannot
+    be read.
     """
     try:
         with translated():
             plans = tuple(_plan(aws, one, region, sorted(types)) for one in _plans(aws, region))
             reservations = tuple(_reserved(one) for one in _reservations(aws))
+            kept = tuple(_capacity(aws, service, sorted(types)))
     except (KeyError, TypeError, ValueError) as error:  # of what nobody foresaw no controller ends
         raise RetryLater(f"AWS tells of a commitment what cannot be read: {error!r}") from error
     return Commitments(
         plans=tuple(sorted(plans, key=lambda plan: plan.name)),
         reservations=tuple(sorted(reservations, key=lambda item: item.name)),
+        capacity_reservations=tuple(sorted(kept, key=lambda item: item.name)),
     )
 
 
@@ -121,6 +130,52 @@ def _reserved(told: Mapping[str, Any]) -> ReservedInstances:
         starts_at=_instant(told.get("Start")),
         ends_at=_instant(told.get("End")),
     )
+
+
+def _capacity(aws: Aws, service: str, types: Sequence[str]) -> Iterator[CapacityReservation]:
+    """Open reservations of these types with the places that the service may use."""
+    asked = {
+        "state": ["active"],
+        "instance-match-criteria": ["open"],
+        "instance-platform": [LINUX],
+        "instance-type": list(types),
+        "tenancy": ["default"],
+    }
+    pages = aws.ec2.get_paginator("describe_capacity_reservations").paginate(
+        Filters=[{"Name": name, "Values": values} for name, values in asked.items()]
+    )
+    found = [one for page in pages for one in page["CapacityReservations"] if _is_kept(one)]
+    if not found:
+        return
+    owners, own = _inside(aws, service)
+    for one in found:
+        name = one["CapacityReservationId"]
+        if one["OwnerId"] in owners:  # what others share is paid where it is used
+            yield CapacityReservation(
+                name=name,
+                instance_type=one["InstanceType"],
+                zone=one["AvailabilityZone"],
+                count=float(one["AvailableInstanceCount"] + own[name]),
+                ends_at=_instant(one.get("EndDate")),
+            )
+
+
+def _is_kept(told: Mapping[str, Any]) -> bool:
+    """True for capacity that nobody takes back, and that is no block for a time."""
+    return not told.get("Interruptible") and told.get("ReservationType", "default") == "default"
+
+
+def _inside(aws: Aws, service: str) -> tuple[set[str], Counter[str]]:
+    """The account, as the service's instances tell it, and how many of them are in each capacity reservation."""
+    pages = aws.ec2.get_paginator("describe_instances").paginate(
+        Filters=[
+            {"Name": f"tag:{SERVICE}", "Values": [service]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+    )
+    groups = [group for page in pages for group in page["Reservations"]]
+    inside = (one.get("CapacityReservationId", "") for group in groups for one in group.get("Instances", ()))
+    return {group.get("OwnerId", "") for group in groups}, Counter(inside)
 
 
 def _pages(call: Any, **asked: Any) -> Iterator[Mapping[str, Any]]:

@@ -40,6 +40,7 @@ TAGGED = ("fleet", "instance", "volume")
 """Resources that a launch makes and tags: its permission hangs on the tags (`aws/permissions/policies.py`)."""
 NOT_SOLD = "InvalidFleetConfiguration"
 """EC2 Fleet's code for a type that is not sold in the zone of the override (aws/karpenter-provider-aws #6483)."""
+RESERVED_FIRST = "use-capacity-reservations-first"
 LIVE = ["pending", "running", "stopping", "stopped"]
 """States of instances that are not gone."""
 UNLISTED_LIMIT_S = 120.0
@@ -144,6 +145,8 @@ def fleet_request(setup: FleetSetup, order: Launch) -> CreateFleetRequestTypeDef
         },
         "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in TAGGED],
     }
+    if not spot:  # capacity that the account has reserved is paid for already
+        request["OnDemandOptions"] = {"CapacityReservationOptions": {"UsageStrategy": RESERVED_FIRST}}
     if spot:
         request["SpotOptions"] = {
             "AllocationStrategy": "price-capacity-optimized",

@@ -30,6 +30,7 @@ _ALERTS = (
 
 CONTROLLER = (
     Call("ec2", "CreateFleet", "launch instances, idempotently, and hear which could not be had"),
+    Call("ec2", "DescribeCapacityReservations", "which capacity the account has reserved, and what is free"),
     Call("ec2", "DescribeInstances", "see the service's instances, by their tags"),
     Call("ec2", "DescribeReservedInstances", "what the account has reserved"),
     Call("ec2", "DescribeSpotPriceHistory", "what a spot instance costs in its zone"),

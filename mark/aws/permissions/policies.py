@@ -184,6 +184,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("ec2", "DescribeSubnets"): _each("Ec2Reads", "ec2:DescribeSubnets"),
         ("ec2", "DeleteVolume"): _each("OwnVolumes", "ec2:DeleteVolume"),
         ("ec2", "DescribeVolumes"): _each("Ec2Reads", "ec2:DescribeVolumes"),
+        ("ec2", "DescribeCapacityReservations"): _each("Ec2Reads", "ec2:DescribeCapacityReservations"),
         ("ec2", "DescribeImages"): _each("Ec2Reads", "ec2:DescribeImages"),
         ("ec2", "DescribeInstanceTypeOfferings"): _each("Ec2Reads", "ec2:DescribeInstanceTypeOfferings"),
         ("ec2", "DescribeInstanceTypes"): _each("Ec2Reads", "ec2:DescribeInstanceTypes"),

@@ -433,6 +433,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
             ("ec2", name): _without_resource(f"ec2:{name}")
             for name in (
                 "DescribeAvailabilityZones",
+                "DescribeCapacityReservations",
                 "DescribeImages",
                 "DescribeInstanceTypeOfferings",
                 "DescribeInstanceTypes",

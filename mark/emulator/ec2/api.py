@@ -12,6 +12,7 @@ from mark.cloudmodel.lifecycle import Phase, caught_up
 from mark.domain.offering import InstanceType
 from mark.emulator.clock import ServiceClock, iso
 from mark.emulator.ec2.account_limits import AccountLimits
+from mark.emulator.ec2.commitments import AccountCommitments
 from mark.emulator.ec2.instance_filters import matching
 from mark.emulator.ec2.instance_xml import describe_instances
 from mark.emulator.ec2.launch import Launches, Sold, over_quota, sold_everywhere
@@ -92,7 +93,7 @@ class Ec2Api:
         clock: ServiceClock,
         limits: AccountLimits,
         *,
-        reservations: Callable[[], list[Params]] = list,
+        commitments: AccountCommitments,
         listing_lag_s: float = 0.0,
         sold: Sold = sold_everywhere,
     ) -> None:
@@ -100,7 +101,8 @@ class Ec2Api:
         self._lag_s = listing_lag_s
         self._types = types
         self._clock = clock
-        self._launches = Launches(machines, types, faults, limits, sold)
+        self._reserved = commitments.reserved_capacity(machines)
+        self._launches = Launches(machines, types, faults, limits, sold, self._reserved)
         self._replies: dict[tuple[str, str], tuple[str, str]] = {}
         self._actions: dict[str, Callable[[Any], str]] = {
             "RunInstances": self._run_instances,
@@ -112,8 +114,11 @@ class Ec2Api:
             "TerminateInstances": self._terminate,
             "ModifyInstanceAttribute": self._modify,
             "DescribeInstanceAttribute": self._attribute,
+            "DescribeCapacityReservations": lambda params: _reply(
+                "DescribeCapacityReservations", self._reserved.describe(params)
+            ),
             "DescribeReservedInstances": lambda _: _reply(
-                "DescribeReservedInstances", {"ReservedInstances": reservations()}
+                "DescribeReservedInstances", {"ReservedInstances": commitments.reservations()}
             ),
             "DescribeSpotPriceHistory": self._prices,
             "CreateTags": self._create_tags,
@@ -161,7 +166,7 @@ class Ec2Api:
 
     def _run_instances(self, params: RunInstancesRequestTypeDef) -> str:
         reservation, machines = self._launches.run_instances(params)
-        described = describe_instances([machines], "")
+        described = describe_instances([machines], "", self._reserved.inside())
         inner = described.split("<instancesSet>", 1)[1].rsplit("</instancesSet>", 1)[0]
         from_id = f"<reservationId>{reservation}</reservationId><instancesSet>{inner}</instancesSet>"
         head = described.split("<reservationSet>", 1)[0].replace("DescribeInstances", "RunInstances")
@@ -180,7 +185,7 @@ class Ec2Api:
         for machine in self._selected(params):
             groups.setdefault(machine.reservation, []).append(machine)
         page, token = _page(list(groups.values()), params)
-        return describe_instances(page, token)
+        return describe_instances(page, token, self._reserved.inside())
 
     def _selected(self, params: Params) -> list[Machine]:
         ids = params.get("InstanceIds")

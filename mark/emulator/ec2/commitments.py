@@ -1,9 +1,9 @@
-"""Savings Plans and Reserved Instances of the emulated account."""
+"""Commitments of the emulated account."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,8 @@ from mark.domain.commitments.eligible import Compute, Usage
 from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
 from mark.domain.offering import InstanceType
 from mark.emulator.config import ACCOUNT, REGION
+from mark.emulator.ec2.capacity_reservations import ReservedCapacity
+from mark.emulator.ec2.machine import Machine
 from mark.emulator.errors import ApiError, not_emulated
 from mark.emulator.paging import page_of
 
@@ -45,6 +47,10 @@ class AccountCommitments:
     def reservations(self) -> list[dict[str, Any]]:
         """The reply to EC2's DescribeReservedInstances."""
         return [_reserved(item) for item in self._owned.reservations]
+
+    def reserved_capacity(self, machines: Iterable[Machine]) -> ReservedCapacity:
+        """Its capacity reservations, over its instances."""
+        return ReservedCapacity(self._owned.capacity_reservations, machines)
 
     def _rates(self, plan: SavingsPlan, request: dict[str, Any]) -> list[dict[str, Any]]:
         asked = {one["name"]: one["values"] for one in request.get("filters", ())}

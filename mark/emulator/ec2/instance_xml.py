@@ -6,7 +6,7 @@ moto's serializer takes 1.6 ms an instance, and a controller describes its whole
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from xml.sax.saxutils import escape
 
 from mark.emulator.clock import iso
@@ -16,11 +16,11 @@ from mark.emulator.ec2.machine import Machine, MachineState
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
 
-def describe_instances(reservations: Iterable[list[Machine]], next_token: str) -> str:
-    """The whole reply; each list is one reservation's instances, not empty."""
+def describe_instances(reservations: Iterable[list[Machine]], next_token: str, reserved: Mapping[str, str]) -> str:
+    """The whole reply; each list is one reservation's instances, not empty. reserved: where their capacity is."""
     items = "".join(
         f"<item><reservationId>{group[0].reservation}</reservationId><ownerId>{ACCOUNT}</ownerId><groupSet/>"
-        f"<instancesSet>{''.join(_fragment(machine) for machine in group)}</instancesSet></item>"
+        f"<instancesSet>{''.join(_described(machine, reserved) for machine in group)}</instancesSet></item>"
         for group in reservations
     )
     token = f"<nextToken>{next_token}</nextToken>" if next_token else ""
@@ -31,6 +31,14 @@ def reply(action: str, inner: str) -> str:
     """A reply of the EC2 query protocol."""
     request = f"<requestId>{secrets.token_hex(16)}</requestId>"
     return f'<{action}Response xmlns="{NAMESPACE}">{request}{inner}</{action}Response>'
+
+
+def _described(machine: Machine, reserved: Mapping[str, str]) -> str:
+    """Its fragment, and the capacity reservation that it is in, which changes as others end."""
+    fragment, name = _fragment(machine), reserved.get(machine.id)
+    if name is None:
+        return fragment
+    return f"{fragment.removesuffix('</item>')}<capacityReservationId>{name}</capacityReservationId></item>"
 
 
 def _fragment(machine: Machine) -> str:

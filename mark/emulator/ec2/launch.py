@@ -6,11 +6,12 @@ import math
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mark.domain.offering import InstanceType, Market
 from mark.emulator.ec2.account_limits import AccountLimits
+from mark.emulator.ec2.capacity_reservations import ReservedCapacity
 from mark.emulator.ec2.launch_templates import Data, Template, find_template, named_zone, resolve
 from mark.emulator.ec2.machine import LaunchSpec, Machine, tags_for
 from mark.emulator.ec2.machines import Machines
@@ -26,8 +27,10 @@ NOT_SOLD = "InvalidFleetConfiguration"
 Sold = Callable[[str, str], bool]
 """A rule that says whether AWS sells a type, by name, in an availability zone."""
 BY_PRICE = ("lowest-price", "lowestPrice", "price-capacity-optimized", "capacity-optimized")
+RESERVED_FIRST = "use-capacity-reservations-first"
 OPTIONS = {
     "AllocationStrategy",
+    "CapacityReservationOptions",
     "InstanceInterruptionBehavior",
     "MinTargetCapacity",
     "SingleAvailabilityZone",
@@ -91,8 +94,9 @@ class Launches:
         faults: Faults,
         limits: AccountLimits,
         sold: Sold,
+        reserved: ReservedCapacity,
     ) -> None:
-        self._sold = sold
+        self._sold, self._reserved = sold, reserved
         self._limits = limits
         self._machines = machines
         self._types = types
@@ -115,6 +119,7 @@ class Launches:
         data, refusal = self._placed("RunInstances", data, instance_type, market)
         spec = resolve(data, instance_type, market, tags, params.get("ClientToken", ""))
         count = 0 if refusal else self._obtainable("RunInstances", f"{name}:{market.value}", most)
+        count = max(count, min(most, self._places(spec)))
         left_of_quota = self.left(instance_type, market)
         if left_of_quota < least:
             raise ApiError(*over_quota(market))
@@ -153,6 +158,9 @@ class Launches:
         if options.get("InstanceInterruptionBehavior", "terminate") != "terminate":
             raise not_emulated("spot interruption behaviours other than terminate")
         candidates = self._ordered(params["LaunchTemplateConfigs"], market, options)
+        on_demand = params.get("OnDemandOptions") or {} if market is Market.ON_DEMAND else {}
+        if on_demand.get("CapacityReservationOptions", {}).get("UsageStrategy") == RESERVED_FIRST:
+            candidates = self._reserved_first(candidates)
         errors, left = [], float(target)
         chosen: list[tuple[_Candidate, LaunchSpec, int]] = []
         if options.get("AllocationStrategy") == "diversified" and candidates:
@@ -212,10 +220,29 @@ class Launches:
         )
         data, refusal = self._placed("CreateFleet", candidate.data, instance_type, candidate.market)
         spec = resolve(data, instance_type, candidate.market, tags)
+        places = min(wanted, self._places(spec))
+        if refusal == NO_CAPACITY and places:
+            return spec, places
         if refusal:
             words = _not_sold if refusal == NOT_SOLD else _no_capacity
             raise ApiError(refusal, words(candidate.type_name, spec.zone))
-        return spec, self._obtainable("CreateFleet", str(candidate), wanted)
+        return spec, max(places, self._obtainable("CreateFleet", str(candidate), wanted))
+
+    def _places(self, spec: LaunchSpec) -> int:
+        """Places in reserved capacity that a launch has: there nothing is refused."""
+        return 0 if spec.is_spot else self._reserved.free(spec.instance_type.name, spec.zone)
+
+    def _reserved_first(self, candidates: list[_Candidate]) -> list[_Candidate]:
+        """The candidates, those before the others that reserved capacity has places for; these in its zone."""
+        first, others = list[_Candidate](), list[_Candidate]()
+        for one in candidates:
+            named = named_zone(one.data)
+            if not self._reserved.free(one.type_name, named):
+                others.append(one)
+                continue
+            zone = named or self._reserved.zone_with_places(one.type_name)
+            first.append(one if named else replace(one, override={**one.override, "AvailabilityZone": zone}))
+        return [*first, *others]
 
     def _affordable(self, candidate: _Candidate, instance_type: InstanceType) -> None:
         price = self._spot_usd_per_hour(candidate, instance_type)

@@ -1,4 +1,4 @@
-"""Commitments of the account: those of a file, or read of AWS once a day; and what is left of them for each model.
+"""Commitments of the account: of a file, or read of AWS once an hour; and what is left of them for each model.
 
 What stands around the fleets uses them first, then instances that models share. Of the models, each may count what
 those before it by name leave.
@@ -27,10 +27,8 @@ from mark.store.service import ServiceStore
 
 log = logging.getLogger(__name__)
 
-EACH_S = 86_400.0
-"""Of the service's clock, between two readings."""
-AGAIN_S = 3_600.0
-"""Of the service's clock, until a reading that failed is tried again."""
+EACH_S = 3_600.0
+"""Of the service's clock, between two readings: others of the account take places in reserved capacity."""
 POLL_S = 5.0
 """Real seconds between two looks at the clock, and at what the models run."""
 
@@ -86,17 +84,17 @@ class CommitmentWatch:
         return left_by_standing(self._all.active_at(self._clock.now()), self._footprint)
 
     def _ask(self, read: Callable[[], Commitments], now: float) -> None:
+        self._due_at = now + EACH_S
         try:
             found = replace(read().with_rates_of(self._all), zones=self._footprint.zones)
         except MarkError as error:
             why = f"{error}; {remedy(code_of(error))}"
             log.warning("the account's commitments cannot be read", extra={"why": why})
             self._record(str(error))
-            self._due_at = now + AGAIN_S
             return
         if found != self._all:
             log.info("the account's commitments have changed", extra={"usd_per_hour": found.usd_per_hour})
-        self._all, self._due_at = found, now + EACH_S
+        self._all = found
         COMMITMENTS.write(self._store, AccountCommitments(commitments=found, read_at=now))
         self._record(None)
 

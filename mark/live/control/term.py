@@ -197,9 +197,18 @@ class Term:
         zones = self._settings.rollout.network.zones
         if account.commitments is not None or not account.read_commitments:
             return None
-        types = {offering.instance_type.name for model in models for offering in model.served.offerings}
-        types.add(footprint.gateways.instance_type)
-        return lambda: read_commitments(self._aws, region=region, types=types).in_zones(zones).share(account.share)
+        kinds = [offering.instance_type for model in models for offering in model.served.offerings]
+        prices = {kind.name: kind.on_demand_usd_per_hour for kind in kinds}
+        prices[footprint.gateways.instance_type] = footprint.gateways.usd_per_hour
+        service = self._settings.service.name
+
+        def read() -> Commitments:
+            there = read_commitments(self._aws, service=service, region=region, types=prices.keys())
+            there = there.in_zones(zones).with_prices(prices)
+            # what others use of reserved capacity is told
+            return replace(there.share(account.share), capacity_reservations=there.capacity_reservations)
+
+        return read
 
 
 def _rails(settings: Settings) -> Guardrails:

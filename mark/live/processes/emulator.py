@@ -17,6 +17,7 @@ from mark.aws.account.quotas import code_of_quota
 from mark.aws.archive import bucket_name
 from mark.aws.names import TRAIN, name_of
 from mark.aws.permissions.policies import Names
+from mark.catalog.commitment_file import load_commitments
 from mark.catalog.load import load_prices
 from mark.config.footprint import front_machines
 from mark.config.policies import named_world
@@ -24,6 +25,7 @@ from mark.config.served import model_names
 from mark.config.settings import Settings, cache_dir
 from mark.config.training import trains_in_function
 from mark.domain.clock import ClockAnchor
+from mark.domain.commitments.owned import NO_COMMITMENTS
 from mark.domain.models.versions import functions_of
 from mark.emulator.aws_server import EmulatedAws
 from mark.emulator.config import ACCOUNT, REGION, Draws, EmulatedAwsConfig, LambdaLimits
@@ -64,6 +66,7 @@ def emulated_aws(
     """The account that a service with these settings gets. began_at: what its clock showed first, service time."""
     seed = settings.seed
     prices = load_prices(settings.prices)
+    owned = settings.account.commitments
     world, usual = named_world(settings), LambdaLimits()
     quotas = {code_of_quota(one.family, one.market): one.vcpus for one in world.quotas if settings.simulate.quotas}
     limits = replace(usual, concurrency=world.lambda_concurrency or usual.concurrency)
@@ -74,6 +77,7 @@ def emulated_aws(
     front = front_machines(settings, models=len(model_names(settings)))
     return EmulatedAwsConfig(
         types={item.name: item for item in prices.types},
+        commitments=load_commitments(owned) if owned else NO_COMMITMENTS,
         draws=Draws(
             boots=stream(seed, "boots"),
             wakes=stream(seed, "wakes"),

@@ -1,4 +1,4 @@
-"""Commitments are read once a day and shared among models; a reading that fails leaves the last one."""
+"""Commitments are read once an hour and shared among models; a reading that fails leaves the last one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments, PlanKind, SavingsPlan
 from mark.domain.errors import Misconfigured
 from mark.domain.host_spec import SHARED
-from mark.live.control.commitment_watch import AGAIN_S, EACH_S, CommitmentWatch
+from mark.live.control.commitment_watch import EACH_S, CommitmentWatch
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import COMMITMENTS, MODEL, PublishedInstance, PublishedModel
@@ -55,7 +55,7 @@ def left(made: CommitmentWatch, model: str) -> float:
     return found.usd_per_hour
 
 
-def test_they_are_read_once_a_day_and_stay_where_that_fails(redis: EmbeddedRedis) -> None:
+def test_they_are_read_once_an_hour_and_stay_where_that_fails(redis: EmbeddedRedis) -> None:
     account, clock, store = Account(), HandClock(), ServiceStore(connect(redis.url), "daily")
     made = watch(account, store, clock)
     made.poll()
@@ -68,7 +68,7 @@ def test_they_are_read_once_a_day_and_stay_where_that_fails(redis: EmbeddedRedis
     again = watch(account, store, clock)
     assert again.all() == owned(5.0)
     account.refuses, account.owned = False, owned(3.0)
-    clock.at += AGAIN_S
+    clock.at += EACH_S
     made.poll()
     assert made.all() == owned(3.0)
     assert account.recorded == [None, "DescribeSavingsPlans: AccessDenied", None]
