@@ -11,6 +11,7 @@ from mark.domain.errors import Misconfigured
 from mark.serving.loadgen.run import Load, LoadResult, Target
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-mark-served-by: %s\r\n\r\n{}"
+OF_VARIANT = ANSWER.replace(b"%s", b"instance\r\nx-mark-variant: %s")
 WRONG = b"HTTP/1.1 %s\r\ncontent-length: 0\r\nx-mark-served-by: instance\r\n\r\n"
 SHED = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
 
@@ -83,6 +84,11 @@ def test_answers_are_counted_by_who_gave_them():
     assert (result.sent, result.answered, result.in_flight, result.attained) == (4, 4, 0, 1.0)
     assert result.by == {"lambda": 2, "instance": 2}
     assert len(set(server.ids)) == 4
+
+
+def test_answers_are_counted_by_the_variant_that_gave_them():
+    server = Server(lambda number: OF_VARIANT % b"small" if number < 4 else ANSWER % b"lambda")
+    assert sent(server, [0.0, 0.01, 0.02, 0.03]).variants == {"small": 3}
 
 
 def test_a_slow_service_does_not_slow_the_sender_and_latency_counts_from_when_it_was_due():

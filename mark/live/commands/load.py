@@ -88,6 +88,8 @@ class LoadDocument(TypedDict):
     latency_ms: dict[str, float | None]
     #: `instance`, `standby`, `lambda`, `shed` (503).
     by: dict[str, int]
+    #: Answers by the variant that gave them; empty for a model without variants.
+    variants: dict[str, int]
     #: `retried` after a reset, and what went wrong: `http_...`, `reset`, `timeout`, `refused`.
     errors: dict[str, int]
 
@@ -242,6 +244,7 @@ def load_document(result: LoadResult) -> LoadDocument:
         "in_flight": result.in_flight,
         "latency_ms": points,
         "by": {name: result.by[name] for name in ("instance", "standby", "lambda", "shed")},
+        "variants": dict(sorted(result.variants.items())),
         "errors": {"retried": 0, **dict(sorted(result.errors.items()))},
     }
 

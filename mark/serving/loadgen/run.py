@@ -41,7 +41,7 @@ class LoadResult:
     """Counts and latencies of one load.
 
     latencies_s: one value for each answer, seconds since it was due. `rejected`: client errors (4xx); they are in
-    `errors` too, and the objective does not count them.
+    `errors` too, and the objective does not count them. variants: answers by the variant that gave them.
     """
 
     objective_s: float
@@ -50,6 +50,7 @@ class LoadResult:
     in_flight: int = 0
     rejected: int = 0
     by: Counter[str] = field(default_factory=Counter)
+    variants: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     latencies_s: list[float] = field(default_factory=list)
 
@@ -206,6 +207,8 @@ class Load:
         if outcome.status == 200:
             self.result.latencies_s.append(latency_s)
             self.result.by[outcome.header(b"x-mark-served-by") or "instance"] += 1
+            if variant := outcome.header(b"x-mark-variant"):
+                self.result.variants[variant] += 1
             self.result.in_time += latency_s <= self.result.objective_s
         elif outcome.status == 503:
             self.result.by["shed"] += 1
