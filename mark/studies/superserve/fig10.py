@@ -84,8 +84,12 @@ def compressed_rates(trace: Trace, duration_s: float, mean_rps: float) -> Floats
     return np.maximum(0.0, mean_rps + factor * (rates - mean))
 
 
-def _busiest(rates: Floats, duration_s: float) -> float:
-    """The rate of the busiest second, once the day lasts `duration_s`."""
+def by_second(rates: Floats, duration_s: float) -> Floats:
+    """The mean rate of each second, once the day lasts `duration_s`. rates: in equal steps. shape (seconds,)."""
     edges = np.linspace(0.0, rates.size, max(1, round(duration_s)) + 1)
     summed = np.interp(edges, np.arange(rates.size + 1), np.concatenate(([0.0], np.cumsum(rates))))
-    return float((np.diff(summed) / np.diff(edges)).max())
+    return np.asarray(np.diff(summed) / np.diff(edges))
+
+
+def _busiest(rates: Floats, duration_s: float) -> float:
+    return float(by_second(rates, duration_s).max())
