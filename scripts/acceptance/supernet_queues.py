@@ -17,6 +17,7 @@ import numpy as np
 
 from mark.catalog.load import load_variants
 from mark.catalog.shipped_models import PROFILE_FILE
+from mark.cloudmodel.world import TYPICAL
 from mark.config.policies import chosen_overrides
 from mark.config.service import OfferingSettings
 from mark.config.settings import Settings
@@ -31,8 +32,7 @@ from scripts.acceptance.results import ROOT
 
 LOADS = (WORLD_CUP, TWITTER, AZURE["chat"])
 OWN, ONE = "slackfit", "central:slackfit"
-HOP_MS = 1.0
-"""The world's network, typical: what it adds to an answer."""
+HOP_MS = 1000 * TYPICAL.network_s
 
 
 class Served(NamedTuple):
@@ -47,12 +47,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3, 4, 8])
     parser.add_argument("--seeds", type=int, nargs="+", default=[11, 12, 13])
+    parser.add_argument("--hop-ms", type=float, default=HOP_MS, help="to an instance and back")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--models", nargs="+", default=list(MODELS))
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for model in asked.models:
-            hop = write_hop(model, Path(folder))
+            hop = write_hop(model, asked.hop_ms, Path(folder))
             for workers in asked.workers:
                 for name in LOADS:
                     file = write_load(name, peak_rps(model, workers), asked.seconds, Path(folder))
@@ -60,7 +61,7 @@ def main() -> None:
                     tell("own queues", [replayed(model, OWN, workers, file, seed) for seed in asked.seeds])
                     tell("one queue", [replayed(model, ONE, workers, file, seed) for seed in asked.seeds])
                     far = [replayed(model, ONE, workers, file, seed, profile=hop) for seed in asked.seeds]
-                    tell(f"one queue, {HOP_MS:g} ms away", far)
+                    tell(f"one queue, {asked.hop_ms:g} ms away", far)
                     if workers > 1:
                         tell("a queue of each of two", [split(model, workers, file, seed) for seed in asked.seeds])
 
@@ -100,12 +101,12 @@ def split(model: str, workers: int, file: str, seed: int) -> Served:
     return Served(*np.mean(halves, axis=0))
 
 
-def write_hop(model: str, folder: Path) -> str:
+def write_hop(model: str, hop_ms: float, folder: Path) -> str:
     """The model's profile with the way to the instance and back in each batch."""
     shipped = ROOT / "models" / model.replace("-", "_") / PROFILE_FILE
     document = json.loads(shipped.read_text(encoding="utf-8"))
     for one in document["profiles"]:
-        one["latency_ms_by_batch"] = {size: ms + HOP_MS for size, ms in one["latency_ms_by_batch"].items()}
+        one["latency_ms_by_batch"] = {size: ms + hop_ms for size, ms in one["latency_ms_by_batch"].items()}
     (file := folder / f"{model}.json").write_text(json.dumps(document), encoding="utf-8")
     return str(file)
 
