@@ -56,6 +56,10 @@ BOUND_EARLY = (
     "this replay rents kairos' pool but binds each request when it arrives: live it has a central queue, which "
     "--dispatch kairos replays"
 )
+AT_ONCE = (
+    "one queue is replayed as if an idle instance had its next batch at once: a live one waits for the gateway, "
+    "which matters where batches take a few milliseconds"
+)
 CENTRAL = (
     "requests wait in one central queue; predictions are the profiles' and instances never run out of CPU credits"
 )
@@ -294,4 +298,5 @@ def variant_remarks(serving: VariantServing | None, supply: Supply) -> tuple[str
     above = f", none below {percent(floor.accuracy, digits=4)} ({floor.name})" if serving.floor else ""
     plans = f"plans count on {counted.variant} ({percent(counted.accuracy or 0.0, digits=4)} right)"
     of = "from the one queue of all" if serving.dispatch.is_central else "from its queue"
-    return (f"variants: by {serving.dispatch} an idle instance takes a batch {of}{above}; {plans}",)
+    chosen = f"variants: by {serving.dispatch} an idle instance takes a batch {of}{above}; {plans}"
+    return (chosen, AT_ONCE) if serving.dispatch.is_central else (chosen,)

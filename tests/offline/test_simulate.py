@@ -516,6 +516,13 @@ def test_what_a_floor_buys_is_told_beside_the_most_accurate_variant_alone(mark):
     assert plain["most_accurate"] is None
 
 
+def test_one_queue_for_variants_says_what_its_replay_leaves_out(mark):
+    line = [*RUN, "--model", "supernet", "--policy", "reactive", "--json"]
+    for rule in ("slackfit", "central:slackfit"):
+        (run,) = runs(mark(*line, "--dispatch", rule))
+        assert any("its next batch at once" in text for text in run["notes"]) == rule.startswith("central")
+
+
 def test_instances_weigh_quality_where_the_rule_says_so(mark):
     line = [*RUN, "--model", "supernet", "--policy", "reactive", "--json"]
     found = {rule: runs(mark(*line, "--dispatch", rule))[0] for rule in ("qos-fixed", "qos-heuristic", "slackfit")}
