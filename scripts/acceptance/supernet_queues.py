@@ -119,10 +119,11 @@ def peak_rps(model: str, workers: int) -> float:
     return PEAK_SHARE * workers * table.max_batch / full_s
 
 
-def write_load(name: str, busiest_rps: float, seconds: float, folder: Path) -> str:
-    """Write the last day of a trace so short, with that busiest second."""
+def write_load(name: str, busiest_rps: float, seconds: float, folder: Path, *, quiet_s: int = 0) -> str:
+    """Write the last day of a trace so short, with that busiest second, and as many without requests after it."""
     rates = compressed_rates(read_trace(data_folder() / name), seconds, busiest_rps * MEAN_RPS / PEAK_RPS)
-    trace = Trace(name=name, start_at=0.0, bin_s=1.0, rates_rps=by_second(rates, seconds), whole_counts=False)
+    rates_rps = np.append(by_second(rates, seconds), np.zeros(quiet_s))
+    trace = Trace(name=name, start_at=0.0, bin_s=1.0, rates_rps=rates_rps, whole_counts=False)
     write_trace(trace, file := folder / f"{name.partition('.')[0]}.csv")
     return str(file)
 

@@ -40,6 +40,8 @@ BUSIEST_RPS = 50.0
 """Of the busiest second."""
 FULL_BATCHES = 4.0
 """The objective holds so many full batches of the most accurate model; that of the shipped digits holds 3.9."""
+QUIET_S = 20
+"""After the load: a replay counts what is answered until its end, clients all that they sent."""
 APART = 0.01
 
 
@@ -60,7 +62,7 @@ def main() -> int:
         print(f"{asked.supernet}: {slower:.0f} times slower, objective {1000 * objective_s:.0f} ms", flush=True)
         rules = (*(asked.rule or (OWN, ONE)), *(f"fixed:{one}" for one in fixed[: asked.fixed]))
         for name in asked.load or LOADS:
-            file = write_load(name, BUSIEST_RPS, asked.seconds, home)
+            file = write_load(name, BUSIEST_RPS, asked.seconds, home, quiet_s=QUIET_S)
             for rule in rules:
                 print(f"{name}, {rule}, seed {asked.seed}", flush=True)
                 kept &= report(rehearse(settings(home, objective_s, file, rule, asked.seed)))
