@@ -18,6 +18,7 @@ from mark.emulator.authorization.inventory import EmulatedInventory
 from mark.emulator.clock import ServiceClock
 from mark.emulator.config import ACCOUNT, REGION, EmulatedAwsConfig
 from mark.emulator.control import Control
+from mark.emulator.cost_explorer import CostExplorer
 from mark.emulator.ec2.account_limits import AccountLimits
 from mark.emulator.ec2.api import Ec2Api
 from mark.emulator.ec2.commitments import AccountCommitments
@@ -31,12 +32,14 @@ from mark.emulator.events.bus import Events
 from mark.emulator.events.queue_triggers import EventSources
 from mark.emulator.events.scheduler import Scheduler
 from mark.emulator.faults import Faults
+from mark.emulator.fis import FaultInjection
 from mark.emulator.front import Front, Gate, Services
 from mark.emulator.functions.api import LambdaApi
 from mark.emulator.functions.pool import LambdaPools
 from mark.emulator.functions.process import FunctionSpec
+from mark.emulator.metering import Meter
 from mark.emulator.moto_app import StrictMoto
-from mark.emulator.moto_parts import sold_in
+from mark.emulator.moto_parts import sold_in, tags_of_function
 from mark.emulator.pricing import Pricing
 from mark.emulator.ses import Ses
 
@@ -148,6 +151,11 @@ class EmulatedAws:
             config.quotas, config.lambdas.concurrency, free_plan=config.free_plan, front=config.front
         )
         commitments = AccountCommitments(config.commitments, [*config.types.values()])
+        meter = Meter(machines.mean_usd_per_hour)
+        machines.metered = meter.note_state
+        pools.metered = lambda spec, billed_ms: meter.note_call(
+            tags_of_function(spec.name), spec.memory_mb, billed_ms, clock.now()
+        )
         ec2 = Ec2Api(
             machines,
             config.types,
@@ -164,6 +172,8 @@ class EmulatedAws:
             pricing=Pricing(config.types),
             limits=limits,
             commitments=commitments,
+            costs=CostExplorer(clock, meter.uses),
+            fault_injection=FaultInjection(clock, machines),
             ses=ses,
             scheduler=scheduler,
             moto=moto,

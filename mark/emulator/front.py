@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote
 from mark.emulator import strict
 from mark.emulator.authorization.authorizer import Authorizer
 from mark.emulator.control import Control
+from mark.emulator.cost_explorer import CostExplorer
 from mark.emulator.ec2.account_limits import ACCOUNT_SETTINGS, AccountLimits
 from mark.emulator.ec2.api import Ec2Api
 from mark.emulator.ec2.commitments import AccountCommitments
@@ -23,6 +24,7 @@ from mark.emulator.ec2.imds import Imds
 from mark.emulator.errors import ApiError, error_body
 from mark.emulator.events.scheduler import Scheduler
 from mark.emulator.faults import Fault, Faults, error_of
+from mark.emulator.fis import FaultInjection
 from mark.emulator.functions.api import LambdaApi
 from mark.emulator.moto_app import StrictMoto
 from mark.emulator.moto_parts import operation_and_params, query_parameters, request_of, serialize
@@ -96,6 +98,8 @@ class Services:
     pricing: Pricing
     limits: AccountLimits
     commitments: AccountCommitments
+    costs: CostExplorer
+    fault_injection: FaultInjection
     ses: Ses
     scheduler: Scheduler
     moto: StrictMoto
@@ -250,13 +254,16 @@ class Front:
             return services.limits.account_settings()
         if call.service == "lambda" and (asked := RESERVE.fullmatch(call.action)):
             services.limits.reserve(unquote(asked[1]), int(json.loads(call.body)["ReservedConcurrentExecutions"]))
-        if call.service == "savingsplans":
-            return services.commitments.answer(call.action, call.body)
-        if call.service == "pricing":
-            return services.pricing.answer(call.action, call.body)
         if call.service == "ses":
             return services.ses.answer(call.scope["method"], call.path, call.body)
-        return None
+        whole: Mapping[str, AccountCommitments | CostExplorer | FaultInjection | Pricing] = {
+            "ce": services.costs,
+            "fis": services.fault_injection,
+            "pricing": services.pricing,
+            "savingsplans": services.commitments,
+        }
+        ours = whole.get(call.service)
+        return ours.answer(call.action, call.body) if ours else None
 
 
 def _is_from_a_page(headers: Mapping[str, str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -44,6 +45,22 @@ def backend_of(service: str) -> Any:
     """Moto's state of a service in the account: functions, queues, networks, rules, alarms."""
     find: Any = get_backend
     return find(service)[ACCOUNT][REGION]
+
+
+def tags_of_function(name: str) -> dict[str, str]:
+    """Tags of a Lambda function."""
+    return dict(backend_of("lambda").get_function(name).tags)
+
+
+def role_of(arn: str) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+    """A role's trust, and its policies; None where there is none."""
+    find: Any = get_backend
+    roles = find("iam")[ACCOUNT]["aws"].roles.values()
+    role = next((one for one in roles if one.arn == arn), None)
+    if role is None:
+        return None
+    attached = (json.loads(one.document) for one in role.managed_policies.values())
+    return json.loads(role.assume_role_policy_document), [*map(json.loads, role.policies.values()), *attached]
 
 
 def sold_in(instance_type: str, zone: str) -> bool:

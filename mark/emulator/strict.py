@@ -9,11 +9,13 @@ from mark.emulator.errors import ApiError, not_emulated
 
 SERVICES = frozenset(
     (
+        "ce",
         "cloudformation",
         "dynamodb",
         "ec2",
         "ecr",
         "events",
+        "fis",
         "freetier",
         "iam",
         "lambda",

@@ -58,7 +58,7 @@ def make_resources(
 def on_this_machine(rollout: RolloutSettings) -> RolloutSettings:
     """The settings of a rollout as far as they are true here.
 
-    Nobody but this machine owns what stands on it, and there is no Cost Explorer to ask.
+    Nobody but this machine owns what stands on it, and no bill has its nodes and gateways.
     """
     report = rollout.report.model_copy(update={"reconcile": False})
     return rollout.model_copy(update={"owner": OWNED_BY, "report": report})

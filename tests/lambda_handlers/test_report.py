@@ -171,7 +171,7 @@ def test_a_report_that_cannot_be_sent_says_what_to_do_and_is_sent_later(
 def test_a_store_named_by_a_secret_and_a_ledger_that_may_not_be_reconciled_are_mailed_all_the_same(
     world: World, redis: EmbeddedRedis, spent_usd: CostUsd
 ) -> None:
-    """The emulated AWS has no Cost Explorer."""
+    """No day of the account has come so far: Cost Explorer has no data."""
     world.mark("POST", "mail", {"verify": [FROM, TO]})
     secret = world.client("secretsmanager").create_secret(Name="store", SecretString=redis.url)["ARN"]
     deploy(world, redis, MARK_STORE_URL="", MARK_STORE_SECRET=secret, MARK_REPORT_RECONCILE="1")

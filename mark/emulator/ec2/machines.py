@@ -107,6 +107,7 @@ class Machines:
         self._account_life, self._made = secrets.token_hex(4), itertools.count(1)
         self.prewarm = False
         self.launch_failure: Callable[[str], str | None] = lambda _: None
+        self.metered: Callable[[Machine, float], None] = lambda *_: None
         self._lose_pools(clock.now(), 0)
 
     def __iter__(self) -> Iterator[Machine]:
@@ -199,6 +200,13 @@ class Machines:
         return prices.usd_per_hour(
             item, self._known(Market.SPOT, zone) or prices.zones_by_price(item, now)[0], now
         )
+
+    def mean_usd_per_hour(self, machine: Machine, since: float, until: float) -> float:
+        """What the instance's hour costs within a time: its type's price, on spot that of its zone as it moves."""
+        item, spec = machine.spec.instance_type, machine.spec
+        if not spec.is_spot:
+            return item.on_demand_usd_per_hour
+        return self._capacity.prices.mean_usd_per_hour(item, self._zone_of(spec), since, until)
 
     def start(self, machines: list[Machine]) -> None:
         """Wake stopped instances: all of them, or none where one cannot be had."""
@@ -394,6 +402,7 @@ class Machines:
 
     def _publish_state(self, machine: Machine, now: float) -> None:
         machine.xml = None
+        self.metered(machine, now)
         self._watcher.state_changed(machine, now)
 
     def _next_id(self) -> str:

@@ -85,6 +85,7 @@ class LambdaPools:
         self._pools: dict[str, _Pool] = {}
         self._numbers = itertools.count(1)
         self.prewarm = False
+        self.metered: Callable[[FunctionSpec, int], None] = lambda *_: None
 
     async def invoke(
         self, spec: FunctionSpec, payload: bytes, *, code: Callable[[], bytes], reserved: int | None
@@ -107,14 +108,16 @@ class LambdaPools:
             process, init_ms = await self._environment_of(pool, spec, code, is_cold=is_cold)
             outcome = await process.call(request, number, payload)
             reusable = pool.process is process and not outcome.timed_out
-            return Invocation(request=request, outcome=outcome, init_ms=init_ms)
+            done = Invocation(request=request, outcome=outcome, init_ms=init_ms)
         except InitFailed as error:
             failed = Outcome(payload=error.document, failed=True, duration_ms=0.0)
-            return Invocation(request=request, outcome=failed, init_ms=self._limits.cold_start_s * 1000)
+            done = Invocation(request=request, outcome=failed, init_ms=self._limits.cold_start_s * 1000)
         finally:
             pool.busy -= 1
             if reusable:
                 self._make_idle(pool, number)
+        self.metered(spec, done.billed_ms)
+        return done
 
     async def stop(self) -> None:
         """End all runtimes."""
