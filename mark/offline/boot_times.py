@@ -33,7 +33,8 @@ class BootTimesDocument(TypedDict):
 class BootTimes:
     """Times of instances that became ready between two ticks, taken as halfway between them."""
 
-    _found: dict[tuple[str, Way], list[float]] = field(default_factory=dict)
+    #: Seconds, by offering and way.
+    found: dict[tuple[str, Way], list[float]] = field(default_factory=dict)
     _begun: dict[str, tuple[Way, float]] = field(default_factory=dict)
     _last_at: float | None = None
 
@@ -46,7 +47,7 @@ class BootTimes:
                 self._begun.setdefault(one.id, ("launch", one.launched_at))
             elif one.state is InstanceState.READY and one.id in self._begun:
                 way, began_at = self._begun.pop(one.id)
-                self._found.setdefault((one.offering, way), []).append(ready_at - began_at)
+                self.found.setdefault((one.offering, way), []).append(ready_at - began_at)
         woken = (name for order in tick.orders if isinstance(order, StartStandby) for name in order.instances)
         self._begun.update(dict.fromkeys(woken, ("wake", now)))
         self._last_at = now
@@ -65,7 +66,7 @@ class BootTimes:
                 "p95_s": float(np.percentile(found, 95)),
                 "assumed_s": assumed.get((offering, way)),
             }
-            for (offering, way), found in sorted(self._found.items())
+            for (offering, way), found in sorted(self.found.items())
         ]
 
 

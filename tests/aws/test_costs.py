@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idemp
 from moto import mock_aws
 
 from mark.aws.archive import get_object, put_object, snapshot_key
-from mark.aws.costs import daily_usd
+from mark.aws.costs import BY_USAGE, daily_usd, usd_by_usage
 from mark.aws.mail import send_mail
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured
@@ -56,6 +56,19 @@ def test_days_are_added_up_over_pages_and_filtered_by_all_tags() -> None:
     assert made.asked[0]["TimePeriod"] == {"Start": "2026-11-01", "End": "2026-11-03"}
     assert [item["Tags"]["Key"] for item in made.asked[0]["Filter"]["And"]] == ["mark:owner", "mark:service"]
     assert [asked.get("NextPageToken") for asked in made.asked] == [None, "p1"]
+
+
+def test_usage_is_added_up_over_days_and_is_final_once_each_of_them_is() -> None:
+    def of(usage: str, usd: str) -> dict[str, Any]:
+        return {"Keys": ["EC2", usage], "Metrics": {"AmortizedCost": {"Amount": usd, "Unit": "USD"}}}
+
+    there = aws()
+    days = [{"Groups": [of("a", "1"), of("b", "2")], "Estimated": False}, {"Groups": [of("a", "0.5")]}]
+    made = Explorer(there, days, days[:1])
+    assert usd_by_usage(there, FIRST, END, {}) == ({("EC2", "a"): 2.5, ("EC2", "b"): 4.0}, True)
+    assert made.asked[0]["GroupBy"] == BY_USAGE
+    Explorer(there, days[:1])
+    assert usd_by_usage(there, FIRST, END, {})[1] is False
 
 
 @pytest.mark.parametrize(
