@@ -63,7 +63,10 @@ def test_usage_is_added_up_over_days_and_is_final_once_each_of_them_is() -> None
         return {"Keys": ["EC2", usage], "Metrics": {"AmortizedCost": {"Amount": usd, "Unit": "USD"}}}
 
     there = aws()
-    days: list[dict[str, Any]] = [{"Groups": [of("a", "1"), of("b", "2")], "Estimated": False}, {"Groups": [of("a", "0.5")]}]
+    days: list[dict[str, Any]] = [
+        {"Groups": [of("a", "1"), of("b", "2")], "Estimated": False},
+        {"Groups": [of("a", "0.5")]},
+    ]
     made = Explorer(there, days, days[:1])
     assert usd_by_usage(there, FIRST, END, {}) == ({("EC2", "a"): 2.5, ("EC2", "b"): 4.0}, True)
     assert made.asked[0]["GroupBy"] == BY_USAGE
