@@ -14,11 +14,13 @@ from mark.config.footprint import footprint_of
 from mark.config.settings import load_settings, settings_anywhere
 from mark.controller.journal import Tick
 from mark.controller.state import Observation
+from mark.deployment.synth import check_settings
 from mark.domain.billing.costs import FleetUsage
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.offering import Market
 from mark.domain.orders import SpotWarned, StartStandby
 from mark.domain.times import LAUNCH, WAKE
+from mark.live.models import make_live_models
 from scripts.real_account.journal import expected_usd, measured
 from scripts.real_account.settings import MOST_USD_A_DAY, run_settings
 from scripts.real_account.table import ENOUGH, Part, Quantity, advised, bill_table, by_part, snippet, table
@@ -139,8 +141,10 @@ def test_the_run_is_a_trial_on_spot_that_ends_soon() -> None:
     made = load_settings(json.loads(settings_anywhere(made)), {})
     [served] = made.service.serve
     assert (served.model, served.market) == ("digits", Market.SPOT)
-    assert served.offerings is not None
-    assert served.offerings.standby_share > 0
+    check_settings(made)  # a deploy takes them
+    [model] = make_live_models(made)
+    assert model.bundle.controller.standby is not None
+    assert {one.name for one in model.served.offerings} == {"t3.small:spot", "t3.small:on-demand"}
     assert (made.rollout.nodes, made.rollout.ends_on, made.budget.daily_usd) == (
         1,
         date(2027, 1, 3),
