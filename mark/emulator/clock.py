@@ -77,9 +77,10 @@ class ServiceClock:
         due = self.anchor.wall_time(self._timers[0].at)
         if not math.isinf(due):
             wait_s = min(max(0.0, due - self._wall()), LONGEST_SLEEP_S)
-            self._handle = self._loop.call_later(wait_s, self._fire)
+            self._handle = self._loop.call_later(wait_s, self.fire_due)
 
-    def _fire(self) -> None:
+    def fire_due(self) -> None:
+        """Call what is due now; the event loop does, or who moves the wall's time by hand."""
         horizon = self.now() + TOLERANCE_S * max(1.0, self.anchor.speed)
         try:
             while self._timers and self._timers[0].at <= horizon:

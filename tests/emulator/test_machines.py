@@ -86,7 +86,7 @@ class Lab:
 
     def advance(self, seconds: float) -> None:
         self.wall += seconds
-        self.clock._fire()
+        self.clock.fire_due()
 
     def end(self, name: str) -> None:
         """The process ends, by itself or because it was told to."""
@@ -211,14 +211,14 @@ def test_a_clock_that_is_replaced_keeps_what_is_due() -> None:
     clock.at(5.0, fired.append)
     clock.replace(ClockAnchor(wall_at=0.0, service_at=0.0, speed=0.0))
     wall[0] = 100.0
-    clock._fire()
+    clock.fire_due()
     assert fired == []
     clock.replace(ClockAnchor(wall_at=100.0, service_at=0.0, speed=20.0))
     wall[0] = 100.3
-    clock._fire()
+    clock.fire_due()
     assert fired == [5.0]
     wall[0] = 100.5
-    clock._fire()
+    clock.fire_due()
     assert fired == [5.0, 10.0]
 
 
