@@ -20,7 +20,7 @@ TROUBLED_S = 30 * MINUTE_S
 CALM_S = TROUBLED_S + 7 * MINUTE_S
 """When the last fault is over."""
 QUIET_S = CALM_S + HOUR_S
-FAULTS = 8
+FAULTS, ALL = 8, 10**6
 LINES = 40
 """Of what happened, that a failure tells."""
 HOWS: tuple[tuple[How, float], ...] = (
@@ -95,7 +95,7 @@ def drawn(seed: int) -> Draw:
                     how="refused",
                     code="RequestLimitExceeded",
                     status=503,
-                    count=10**6,
+                    count=ALL,
                     lasts_s=lasts_s,
                 )
             )
@@ -106,7 +106,7 @@ def drawn(seed: int) -> Draw:
         else:
             late.append((at, at + lasts_s, float(round(rng.uniform(5.0, 90.0)))))
     destroyed = [
-        _trouble(rng, float(round(rng.uniform(0.0, 30.0))), 90.0, "ec2", str(rng.choice(EC2[1:3])))
+        _trouble(rng, float(round(rng.uniform(0.0, 30.0))), 60.0, "ec2", str(rng.choice(EC2[1:3])))
         for _ in range(int(rng.integers(0, 3)))
     ]
     return Draw(
@@ -125,7 +125,9 @@ def _trouble(rng: np.random.Generator, at: float, lasts_s: float, service: str, 
     how: How = hows[rng.choice(len(hows), p=shares)]
     codes = documented(service, action) if how == "refused" else LOST
     code, status = codes[rng.integers(len(codes))]
-    count = 1 if how.startswith("killed") else int(rng.choice([1, 1, 2, 4, 5, 20, 10**6]))
+    count = 1 if how.startswith("killed") else int(rng.choice([1, 1, 2, 4, 5, 20, ALL]))
+    if count < ALL:  # the next calls, whenever they come
+        lasts_s = max(lasts_s, CALM_S - at)
     return Trouble(
         at=at, service=service, action=action, how=how, code=code, status=status, count=count, lasts_s=lasts_s
     )

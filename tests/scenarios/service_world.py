@@ -40,6 +40,7 @@ from mark.domain.models.versions import VersionCounts
 from mark.domain.offering import InstanceType
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.worker import PeriodicTask, all_tasks
+from mark.live.clock import adopt_wall
 from mark.live.control.driver_factory import DriverFactory
 from mark.live.control.entry import LiveFront
 from mark.live.control.outside_pause_watch import OutsidePauseWatch
@@ -273,6 +274,8 @@ class Process:
 
     def __init__(self, world: ServiceWorld, lease: Lease) -> None:
         self.world, self.lease = world, lease
+        WALL.reset()  # a process reads the system's clock, and then counts as the others of its host do
+        adopt_wall(world.store)
         self.aws = world.aws()
         self.failures = BackgroundFailures(world.store, lease.holder)
         self.outside = OutsidePauseWatch(
@@ -399,7 +402,7 @@ class ServiceWorld:
         self.dies_at: list[float] = []
         self.beside_s = BESIDE_S
         #: Of the fleet: (when, stable version, serving instances that stay, those planned).
-        self.fleets: deque[tuple[float, str, int, int]] = deque(maxlen=1000)
+        self.fleets: deque[tuple[float, str, Counter[str], Counter[str]]] = deque(maxlen=1000)
         model = live_model()
         self.store.put_spec(service_spec(settings(), [model]))
         self.store.begin_versions([model.served])
@@ -444,22 +447,17 @@ class ServiceWorld:
         if controller is None or controller.state.plan is None:
             return
         versions = self.store.versions(MODEL)
-        staying = sum(
-            one.tags["mark:role"] == Role.SERVING.value
+        staying = Counter(
+            one.offering
+            for one in self.account.alive()
+            for agent in (self.agents.running.get(one.id),)
+            if one.tags["mark:role"] == Role.SERVING.value
             and one.life.terminates_at is None
             and (versions is None or versions.is_stable(one.tags.get("mark:model-version", "")))
             and (agent is None or agent.draining_since is None)
-            for one in self.account.alive()
-            for agent in (self.agents.running.get(one.id),)
         )
-        self.fleets.append(
-            (
-                at,
-                "" if versions is None else versions.stable,
-                staying,
-                sum(item.count for item in controller.state.plan.counts),
-            )
-        )
+        planned = Counter({item.offering: item.count for item in controller.state.plan.counts})
+        self.fleets.append((at, "" if versions is None else versions.stable, staying, planned))
 
     def kill(self, why: str) -> None:
         """End the controller's process as a machine's failure does; another has the lease when it has run out."""
