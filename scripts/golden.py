@@ -31,8 +31,8 @@ from mark.simulator.engine.compiled import DeviceKernel, Kernel, compiled_device
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.results import ServedCounts
-from mark.simulator.service_replay import replay_service
-from mark.simulator.service_run import join_runs
+from mark.simulator.services.service_replay import replay_service
+from mark.simulator.services.service_run import join_runs
 from mark.simulator.traces.generators import diurnal_floods
 from mark.simulator.workload import Workload
 from scripts.acceptance.zoo import ZooModel, write_zoo

@@ -13,8 +13,9 @@ import mark.api
 INTRO = """# Python reference
 
 For you if you use [MArk from Python](python.md): everything that `import mark` offers. It stays as it is within a
-minor version. `Load` is a path, a DataFrame, a Series or a `Trace`; `Frame` is a DataFrame or a Series. `Report` is called
-with what is being done and the share of it that is done, in [0, 1]. A notebook shows a `Drawing`; its `html` is text.
+minor version. `Load` is a path, a DataFrame, a Series or a `Trace`; `Frame` is a DataFrame or a Series. `Report`
+is called with what is being done and the share of it that is done, in [0, 1]. A notebook shows a `Drawing`; its
+`html` is text.
 """
 EXAMPLE = re.compile(r"^>>> (?:.*\n?)(?:.+\n?)*", re.MULTILINE)
 ARGUMENTS = re.compile(r"(?:^|(?<=\. ))(\w+(?:, \w+)*): ")

@@ -16,7 +16,7 @@ from mark.config.settings import Settings
 from mark.config.short_names import settings_named
 from mark.domain.errors import Misconfigured
 from mark.extras import require_extra
-from mark.offline.advise import AdviceDocument, AdviceOptions, advice_on
+from mark.offline.advice.advise import AdviceDocument, AdviceOptions, advice_on
 from mark.offline.bound import BoundDocument, bound_of
 from mark.offline.experiments import make_experiment
 from mark.offline.forecast.forecasters import check_predictor

@@ -15,7 +15,7 @@ from mark.report.runs.run_verdict import verdict_of
 from mark.report.service.service_document import ServiceSimulateDocument, service_document
 from mark.report.service.service_page import render_service_notebook
 from mark.report.service.service_verdict import service_replay_verdict
-from mark.simulator.service_run import ServiceRun
+from mark.simulator.services.service_run import ServiceRun
 
 Run = TypeVar("Run", ComparedRun, ServiceRun)
 

@@ -44,7 +44,7 @@ def doctor(
     status is 1 when something must be fixed.
     """
     settings = given.settings_of(locals(), "name")
-    from mark.deployment.doctor import DoctorOptions, examine
+    from mark.deployment.checks.doctor import DoctorOptions, examine
 
     status = examine(settings, DoctorOptions(prices=prices, deep=deep), as_json=json)
     if status:

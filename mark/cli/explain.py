@@ -62,6 +62,6 @@ def explain(
 
         explain_live(service, model=model, minute=at, as_json=json)
         return
-    from mark.offline.explain import explain_run
+    from mark.offline.explanation.explain import explain_run
 
     explain_run(run_dir, minute=at, policy=policy, model=model, as_json=json)

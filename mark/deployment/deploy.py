@@ -24,6 +24,7 @@ from mark.config.served import served_models
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.deployment.account import Account, lock, open_account, tags_of
+from mark.deployment.checks.doctor_quotas import require_quota_of_front
 from mark.deployment.deployment_plan import (
     STAYS,
     TEMPLATES,
@@ -33,7 +34,6 @@ from mark.deployment.deployment_plan import (
     refuse_stuck,
     with_change_sets,
 )
-from mark.deployment.doctor_quotas import require_quota_of_front
 from mark.deployment.images import remedy_of, rollout_images, unfit_for_processors
 from mark.deployment.machine_images import newest_image
 from mark.deployment.show import EventLog, offerings_line, plan_document, plan_table

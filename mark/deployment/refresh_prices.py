@@ -11,7 +11,7 @@ from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.refreshed import Quotes, age_days, format_prices, refresh
-from mark.deployment.findings import Finding
+from mark.deployment.checks.findings import Finding
 from mark.domain.errors import MarkError, Misconfigured
 
 

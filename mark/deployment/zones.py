@@ -15,7 +15,7 @@ from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import FAILED_NEW, Stacks, StackTemplate
 from mark.config.footprint import DEFAULT_ZONES
 from mark.config.settings import Settings
-from mark.deployment.findings import Finding
+from mark.deployment.checks.findings import Finding
 from mark.domain.errors import Misconfigured
 from mark.report.terminal import note
 

@@ -30,7 +30,7 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.domain.load.announced_events import Events, events_of
 from mark.live.archived_load import archived_load, archived_segments
 from mark.live.local.run_dir import RunFolder, find_running, not_up
-from mark.offline.explain import find_journal
+from mark.offline.explanation.explain import find_journal
 from mark.offline.workloads import workload_on
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import journal_of

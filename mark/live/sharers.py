@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mark.config.settings import Settings
-from mark.controller.sharing import Sharer
+from mark.controller.hosts.sharing import Sharer
 from mark.live.models import LiveModel, able_to_share
 
 

@@ -12,7 +12,7 @@ from mark.report.formatting import format_count, format_duration, percent
 from mark.report.tables import figures, make_table, texts
 from mark.report.terminal import note, progress, show, show_json, show_prose
 from mark.simulator.experiment import Experiment
-from mark.simulator.service_bound import ModelBound, ServiceBound, service_bound
+from mark.simulator.services.service_bound import ModelBound, ServiceBound, service_bound
 
 
 def bound_service(settings: Settings, *, as_json: bool, load_of: LoadOf = recorded_load) -> None:

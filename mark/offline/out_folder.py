@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 from urllib.parse import quote
 
+from mark.controller.hosts.placement_journal import PlacementDecision
 from mark.controller.journal import Header
-from mark.controller.placement_journal import PlacementDecision
 from mark.controller.state import Decision, Observation
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
@@ -23,7 +23,7 @@ from mark.policies.present import SAGEMAKER, Present
 from mark.report.files import JOURNAL_NAME, MODELS_NAME, PLACEMENTS_NAME, make_folder
 from mark.report.page import DOCUMENT_NAME, REPORT_NAME, write_report, write_runs
 from mark.report.runs.comparison import ComparedRun
-from mark.simulator.service_replay import ServiceJournals
+from mark.simulator.services.service_replay import ServiceJournals
 from mark.telemetry.journal_file import JournalFile, LineFile, PlacementFile
 
 LONGEST_NAME = 200

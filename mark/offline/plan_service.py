@@ -22,10 +22,7 @@ from mark.config.footprint import footprint_of
 from mark.config.policies import ALL, chosen_overrides
 from mark.config.service import ServedSettings
 from mark.config.settings import Settings
-from mark.controller.limits.service_cap import CapDivider
-from mark.controller.plan_request import plan_fleet, request_from_nothing
-from mark.controller.policy import ControllerPolicy
-from mark.controller.sharing import (
+from mark.controller.hosts.sharing import (
     DAY_UNITS,
     HISTORY_UNITS,
     MOST_BUSY,
@@ -34,7 +31,10 @@ from mark.controller.sharing import (
     taken_rps,
     within_cap,
 )
-from mark.controller.tenancy import HostUse, TenantUse, host_uses
+from mark.controller.hosts.tenancy import HostUse, TenantUse, host_uses
+from mark.controller.limits.service_cap import CapDivider
+from mark.controller.plan_request import plan_fleet, request_from_nothing
+from mark.controller.policy import ControllerPolicy
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.applied import left_for_each
 from mark.domain.commitments.eligible import Usage, running_hour
@@ -54,7 +54,7 @@ from mark.report.overhead import overhead_line, overhead_usd_per_month
 from mark.report.tables import figures, make_table, texts
 from mark.report.terminal import Report, note, progress, show, show_json, show_prose
 from mark.simulator.experiment import Experiment
-from mark.simulator.service_replay import Member, own_part, sharers_of
+from mark.simulator.services.service_replay import Member, own_part, sharers_of
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 

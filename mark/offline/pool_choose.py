@@ -17,8 +17,8 @@ from mark.report.formatting import format_pool
 from mark.report.tables import figures, make_table, texts
 from mark.report.terminal import progress, show, show_json
 from mark.simulator.engine.compiled import compiled_central_kernel
-from mark.simulator.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes
-from mark.simulator.pool_rivals import SEARCHES, proposals
+from mark.simulator.fixed.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes
+from mark.simulator.fixed.pool_rivals import SEARCHES, proposals
 from mark.simulator.rng import stream
 
 ONE_SHOT = "kairos"

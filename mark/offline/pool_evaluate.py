@@ -15,7 +15,7 @@ from mark.domain.objective import Slo
 from mark.report.formatting import percent
 from mark.report.terminal import progress, show, show_json
 from mark.simulator.engine.compiled import compiled_central_kernel
-from mark.simulator.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes
+from mark.simulator.fixed.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

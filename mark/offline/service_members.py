@@ -21,8 +21,8 @@ from mark.report.formatting import format_duration
 from mark.simulator.engine.compiled import compiled_device_kernel, compiled_kernel
 from mark.simulator.experiment import Experiment, Progress
 from mark.simulator.results import RunResult
-from mark.simulator.service_replay import NOWHERE, Member, ServiceJournals, replay_service
-from mark.simulator.service_run import ServiceRun, join_runs
+from mark.simulator.services.service_replay import NOWHERE, Member, ServiceJournals, replay_service
+from mark.simulator.services.service_run import ServiceRun, join_runs
 from mark.simulator.workload import Workload
 
 LoadOf = Callable[[Settings, ServedSettings], Workload]

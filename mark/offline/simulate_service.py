@@ -23,8 +23,8 @@ from mark.report.service.service_tables import models_table, policies_table
 from mark.report.service.service_verdict import lead_run, service_replay_verdict
 from mark.report.terminal import Report, note
 from mark.simulator.experiment import Experiment
-from mark.simulator.service_replay import NOWHERE, Member, ServiceJournals
-from mark.simulator.service_run import ServiceRun
+from mark.simulator.services.service_replay import NOWHERE, Member, ServiceJournals
+from mark.simulator.services.service_run import ServiceRun
 
 COUNTED_APART = "each model's plan counts on all of the account's quotas and of Lambda's concurrency"
 """Caveat: a service's replay does not share these between its models yet."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import InstanceType, Offering
-from mark.planner.pod_sizes import USUAL_BUSY
+from mark.planner.pods.pod_sizes import USUAL_BUSY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

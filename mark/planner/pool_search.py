@@ -6,7 +6,7 @@ and those that have no more instances of any type than a pool measured already. 
 Where the bounds hold and an instance more never harms, no better pool was dropped, so that every search finds the
 best; they differ in the number of measurements.
 
-Kairos+ measures the candidate of the best bound. Its rivals, which draw, are in `mark.simulator.pool_rivals`.
+Kairos+ measures the candidate of the best bound. Its rivals, which draw, are in `simulator/fixed/pool_rivals.py`.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from mark.domain.pool_policy import PoolPolicy
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
 from mark.planner.budget_pool import check_budget
-from mark.planner.pod_sizes import PodSize, choose_size, usual_rps
+from mark.planner.pods.pod_sizes import PodSize, choose_size, usual_rps
 from mark.plugins.load import is_own_policy, load_policy
 from mark.policies.present import STATIC, static_count
 from mark.policies.tuning import DAY_S, Setting, grid

@@ -54,10 +54,10 @@ from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine, EngineSetup
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
-from mark.simulator.pod_nodes import PodCloud, PodNodes
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream
-from mark.simulator.service_cap import CappedService, capped
+from mark.simulator.services.pod_nodes import PodCloud, PodNodes
+from mark.simulator.services.service_cap import CappedService, capped
 from mark.simulator.workload import Ints, Workload
 
 MOST_FAILURES = 5

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from mark.controller.journal import Header, entry_line, header_line
-from mark.controller.placement_journal import (
+from mark.controller.hosts.placement_journal import (
     PlacementDecision,
     PlacementHeader,
     decision_line,
     placement_header_line,
 )
+from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView

@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-from mark.planner.packing import pack
-from mark.planner.packing_milp import most_worth
+from mark.planner.shared.packing import pack
+from mark.planner.shared.packing_milp import most_worth
 from scripts.bench.engine import say
 from scripts.bench.services import HOURS, MOST_BUSY, some_needs, some_types
 

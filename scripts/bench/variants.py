@@ -11,7 +11,7 @@ from mark.catalog.variant_tables import load_variants
 from mark.dispatch.slackfit import VariantRule, build_choices, choose
 from mark.domain.objective import Slo
 from mark.simulator.engine.compiled import compiled_variant_kernel
-from mark.simulator.fixed_workers import FixedWorkers
+from mark.simulator.fixed.fixed_workers import FixedWorkers
 from mark.simulator.request_streams import bursty_arrivals
 from scripts.bench.engine import ROUNDS, cache_dir, say
 

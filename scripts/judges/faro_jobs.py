@@ -42,8 +42,8 @@ from mark.domain.orders import (
 )
 from mark.domain.plan import Plan, PlanRequest
 from mark.domain.service_cap import ServiceCap, takes_of
-from mark.planner.cap_division import CapClaim, CapStep, divide_cap
 from mark.planner.hedged import saved_usd_per_hour
+from mark.planner.shared.cap_division import CapClaim, CapStep, divide_cap
 from mark.ports import Forecaster
 
 RECENT_WINDOWS = 12
@@ -268,7 +268,7 @@ class FirstCome:
 
 @dataclass(slots=True)
 class ByWorth:
-    """Where jobs want more than there is, the product's decision divides the CPUs (`mark.planner.cap_division`).
+    """Where jobs want more than there is, the product's decision divides the CPUs (`cap_division.py`).
 
     A job claims the replicas that it wants. Faro counts jobs alike, however many requests they get, so a job's
     weight is one over what all its requests are worth. A replica that a job does not have yet serves once the CPU

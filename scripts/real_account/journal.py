@@ -15,7 +15,7 @@ from mark.domain.fleet import Instance, InstanceState
 from mark.domain.offering import Market
 from mark.domain.orders import SpotWarned
 from mark.domain.times import CloudTimes
-from mark.offline.boot_times import BootTimes, Way
+from mark.offline.explanation.boot_times import BootTimes, Way
 from scripts.real_account.table import Part
 
 

@@ -37,7 +37,7 @@ from mark.aws.stacks.cloudformation import Stacks
 from mark.catalog.load import load_prices
 from mark.catalog.machines import FREE_PLAN_TYPES
 from mark.config.settings import Settings
-from mark.deployment.doctor import check_credentials, check_disks, check_image, check_machine_images
+from mark.deployment.checks.doctor import check_credentials, check_disks, check_image, check_machine_images
 from mark.deployment.refresh_prices import refresh_prices
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.offering import Market

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from mark.controller.host_controller import HAND_OVER_S, LATE_S, HostController
+from mark.controller.hosts.host_controller import HAND_OVER_S, LATE_S, HostController
+from mark.controller.hosts.placement_journal import Decided, PlacementDecision
+from mark.controller.hosts.sharing import PACK_EVERY_S, Sharer
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord
-from mark.controller.placement_journal import Decided, PlacementDecision
-from mark.controller.sharing import PACK_EVERY_S, Sharer
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.placement_journal import (
+from mark.controller.hosts.placement_journal import (
     Decided,
     PlacementDecision,
     PlacementHeader,
@@ -21,8 +21,8 @@ from mark.controller.placement_journal import (
     placement_mismatches,
     read_placements,
 )
-from mark.controller.placement_orders import eviction_orders, launch_reason, tenant_orders
-from mark.controller.tenancy import ExpectedLoad, HostUse, TenantUse
+from mark.controller.hosts.placement_orders import eviction_orders, launch_reason, tenant_orders
+from mark.controller.hosts.tenancy import ExpectedLoad, HostUse, TenantUse
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Instance, InstanceState
 from mark.domain.orders import Drain, Launch

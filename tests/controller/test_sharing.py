@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.sharing import (
+from mark.controller.hosts.sharing import (
     MOST_BUSY,
     Sharer,
     expected_load,

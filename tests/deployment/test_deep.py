@@ -13,8 +13,8 @@ from mark.aws.account.role_checks import CallCheck
 from mark.aws.permissions.policies import Names
 from mark.aws.session import Aws
 from mark.config.settings import Settings
-from mark.deployment.deep import RoleFacts, check_deep, role_findings
-from mark.deployment.findings import Finding
+from mark.deployment.checks.deep import RoleFacts, check_deep, role_findings
+from mark.deployment.checks.findings import Finding
 from mark.emulator.config import ACCOUNT, REGION
 from mark.live.models import make_live_models
 from tests.aws.builders import aws

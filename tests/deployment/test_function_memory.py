@@ -8,7 +8,7 @@ import pytest
 
 from mark.config.policies import chosen_limits
 from mark.config.settings import Settings
-from mark.deployment.doctor_quotas import check_function_memory
+from mark.deployment.checks.doctor_quotas import check_function_memory
 from mark.live.aws_resources import function_of
 from mark.live.models import make_live_models
 

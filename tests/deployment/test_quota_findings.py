@@ -11,8 +11,8 @@ import pytest
 from mark.aws.account.quotas import LambdaConcurrency
 from mark.config.rollout import FunctionSettings
 from mark.config.settings import Settings
-from mark.deployment import doctor_quotas
-from mark.deployment.doctor_quotas import check_plan, check_reserved, check_vcpus, require_quota_of_front
+from mark.deployment.checks import doctor_quotas
+from mark.deployment.checks.doctor_quotas import check_plan, check_reserved, check_vcpus, require_quota_of_front
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
 from mark.domain.quota import VcpuQuota

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from mark.config.settings import Settings
-from mark.deployment import doctor, synth
-from mark.deployment.doctor import check_sizes
+from mark.deployment import synth
+from mark.deployment.checks import doctor
+from mark.deployment.checks.doctor import check_sizes
 from mark.deployment.synth import Synthesis, draft, synthesise
 from mark.deployment.template_sizes import require_room
 from mark.domain.errors import Misconfigured

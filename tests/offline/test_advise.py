@@ -14,9 +14,9 @@ from mark import api
 from mark.config.settings import Settings
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import PlanKind, SavingsPlan
-from mark.offline import advise
-from mark.offline.advice_changes import changes_of, does_settings
-from mark.offline.advise import AdviceDocument, printed
+from mark.offline.advice import advise
+from mark.offline.advice.advice_changes import changes_of, does_settings
+from mark.offline.advice.advise import AdviceDocument, printed
 from mark.report.terminal import show
 from tests.cli.test_bad_input import refused
 from tests.once import once_a_run

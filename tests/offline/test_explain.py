@@ -21,8 +21,8 @@ from mark.domain.orders import (
     SpotWarned,
     StartStandby,
 )
-from mark.offline.boot_times import BootTimes, boot_lines
-from mark.offline.explain import explain_journal, explained
+from mark.offline.explanation.boot_times import BootTimes, boot_lines
+from mark.offline.explanation.explain import explain_journal, explained
 from tests.controller.builders import POLICY, SMALL, WATCHED, instances, seen
 
 WINDOW = SloWindow(closed_at=60.0, requests=1004, missed=3)

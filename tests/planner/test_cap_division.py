@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.service_cap import NOTHING, ServiceCap, Takes
-from mark.planner.cap_division import CapClaim, CapStep, divide_cap, marginal_losses
+from mark.planner.shared.cap_division import CapClaim, CapStep, divide_cap, marginal_losses
 
 CAP = ServiceCap(vcpus=12)
 

@@ -17,8 +17,8 @@ from scipy.optimize import linprog
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
 from mark.domain.placement import Host, Tenant
-from mark.planner.packing import Covered, Fit, HostType, Need, Packing, none_covered, pack
-from mark.planner.packing_milp import most_worth
+from mark.planner.shared.packing import Covered, Fit, HostType, Need, Packing, none_covered, pack
+from mark.planner.shared.packing_milp import most_worth
 from scripts.bench.services import HOURS, MOST_BUSY, some_needs, some_types
 
 BOX = HostType(offering="box", usd_per_hour=0.1, launch_usd=0.01, memory_gib=4.0)

@@ -13,7 +13,7 @@ from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
-from mark.planner.pod_packing import (
+from mark.planner.pods.pod_packing import (
     Consolidation,
     Node,
     NodeType,
@@ -23,7 +23,7 @@ from mark.planner.pod_packing import (
     new_nodes,
     place,
 )
-from mark.planner.pod_sizes import choose_size, halving_factor, pod_sizes
+from mark.planner.pods.pod_sizes import choose_size, halving_factor, pod_sizes
 from tests.planner.builders import offering
 
 TYPES = tuple(

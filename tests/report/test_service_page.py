@@ -12,8 +12,8 @@ from mark.report.service.placement_plot import MOST_LANES, pictured
 from mark.report.service.service_page import MOST_INSTANCES, render_service_notebook, render_service_report
 from mark.report.service.service_tables import around_sentence
 from mark.simulator.results import ServedCounts
-from mark.simulator.service_run import ModelRun, ServiceRun
-from mark.simulator.shared_instances import SharedInstance, Stay
+from mark.simulator.services.service_run import ModelRun, ServiceRun
+from mark.simulator.services.shared_instances import SharedInstance, Stay
 from tests.report.browser import look_at, needs_browser, seen_by_readers
 
 DURATION_S = 7200.0

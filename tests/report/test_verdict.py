@@ -23,8 +23,8 @@ from mark.report.runs.run_verdict import verdict_of
 from mark.report.service.service_verdict import service_replay_verdict
 from mark.report.verdict import GuessedLambda, Option, Role, Verdict, verdict_document
 from mark.simulator.results import ServedCounts
-from mark.simulator.service_replay import ServiceReplay
-from mark.simulator.service_run import join_runs
+from mark.simulator.services.service_replay import ServiceReplay
+from mark.simulator.services.service_run import join_runs
 from tests.planner.builders import KNOWN
 from tests.report.fakes import fake_run
 

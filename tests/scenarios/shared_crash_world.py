@@ -14,14 +14,14 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from mark.controller.placement_journal import (
+from mark.controller.hosts.placement_journal import (
     Decided,
     PlacementHeader,
     decided,
     placement_header_line,
     read_placements,
 )
-from mark.controller.sharing import Sharer
+from mark.controller.hosts.sharing import Sharer
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand

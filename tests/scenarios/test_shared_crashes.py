@@ -13,14 +13,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mark.controller import host_controller
-from mark.controller.placement_journal import placement_mismatches, read_placements
-from mark.controller.sharing import Sharer, share_instances
+from mark.controller.hosts import host_controller
+from mark.controller.hosts.placement_journal import placement_mismatches, read_placements
+from mark.controller.hosts.sharing import Sharer, share_instances
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import Demand
 from mark.domain.placement import Host
-from mark.planner.packing import Packing
+from mark.planner.shared.packing import Packing
 from tests.scenarios.crash_world import Crash
 from tests.scenarios.shared_crash_world import MODELS, Life, World
 

@@ -26,7 +26,7 @@ from mark.simulator.engine.compiled import (
     compiled_central_kernel,
 )
 from mark.simulator.engine.data_plane import EngineSetup
-from mark.simulator.fixed_pool import FixedPool, PoolLoad
+from mark.simulator.fixed.fixed_pool import FixedPool, PoolLoad
 from tests.planner.builders import offering
 from tests.simulator.engines import poisson
 

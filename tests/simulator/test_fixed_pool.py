@@ -13,7 +13,7 @@ from mark.domain.load.sizes import sizes_from_formula
 from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
 from mark.planner.queueing import mean_wait_s
-from mark.simulator.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes
+from mark.simulator.fixed.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes
 
 TABLE = LatencyTable(
     model="m",

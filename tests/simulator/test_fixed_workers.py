@@ -11,7 +11,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.models.variants import Variant, VariantTable
 from mark.domain.objective import Slo
 from mark.simulator.engine.compiled import plain_variant_kernel
-from mark.simulator.fixed_workers import FixedWorkers, variant_policy
+from mark.simulator.fixed.fixed_workers import FixedWorkers, variant_policy
 
 TABLE = VariantTable(
     model="net",

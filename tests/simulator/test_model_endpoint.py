@@ -8,14 +8,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.controller.sharing import LOAD_S, memory_gib
+from mark.controller.hosts.sharing import LOAD_S, memory_gib
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.policies.bundles import QUEUE_LIMIT, Endpoint
 from mark.simulator.engine.compiled import DeviceKernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
-from mark.simulator.model_endpoint import LOOK_S, ModelEndpoint
+from mark.simulator.services.model_endpoint import LOOK_S, ModelEndpoint
 from tests.planner.builders import offering
 from tests.scenarios.builders import FIXED, FIXED_WORLD
 from tests.simulator.engines import engine_setup

@@ -13,12 +13,12 @@ from mark.domain.fleet import InstanceState
 from mark.domain.objective import Slo
 from mark.domain.offering import Market, Offering
 from mark.domain.orders import Drain, Launch
-from mark.planner.pod_sizes import PodSize
+from mark.planner.pods.pod_sizes import PodSize
 from mark.policies.bundles import KARPENTER, NodePolicy, Pods
 from mark.simulator.engine.compiled import DeviceKernel, plain_device_kernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript, Interrupt, Refuse
-from mark.simulator.pod_nodes import BATCH_S, LOOK_S, START_S, PodNodes
+from mark.simulator.services.pod_nodes import BATCH_S, LOOK_S, START_S, PodNodes
 from tests.planner.builders import offering
 from tests.scenarios.builders import FIXED, FIXED_WORLD
 from tests.simulator.engines import engine_setup

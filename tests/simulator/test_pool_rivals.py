@@ -7,7 +7,7 @@ import pytest
 
 from mark.planner.kairos import RankedPools, cutoff_rates, rank_pools, throughput_bounds
 from mark.planner.pool_search import search_pools
-from mark.simulator.pool_rivals import SEARCHES, proposals
+from mark.simulator.fixed.pool_rivals import SEARCHES, proposals
 
 RATES = cutoff_rates(
     np.array([[5.0, 20.0, 40.0], [10.0, 45.0, 200.0], [20.0, 120.0, 300.0]]), np.array([0.5, 0.3, 0.2]), 50.0

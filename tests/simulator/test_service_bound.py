@@ -16,9 +16,9 @@ from mark.config.settings import Settings, load_settings
 from mark.offline.service_members import service_members
 from mark.policies.spec import Overrides
 from mark.simulator.engine.compiled import DeviceKernel, Kernel
-from mark.simulator.service_bound import service_bound
-from mark.simulator.service_replay import replay_service
-from mark.simulator.service_run import ServiceRun, join_runs
+from mark.simulator.services.service_bound import service_bound
+from mark.simulator.services.service_replay import replay_service
+from mark.simulator.services.service_run import ServiceRun, join_runs
 from scripts.acceptance.zoo import ZooModel, write_zoo
 
 POLICIES = ("hedged", "hedged", "hedged", "fleet-per-model", "static-peak", "lambda-only", "reactive")

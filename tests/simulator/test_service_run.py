@@ -16,8 +16,8 @@ from mark.domain.billing.costs import BillLine
 from mark.report.service.service_verdict import service_replay_verdict
 from mark.simulator.results import RunResult, ServedCounts
 from mark.simulator.rng import seed_of
-from mark.simulator.service_replay import ServiceReplay
-from mark.simulator.service_run import join_runs, peak_rps
+from mark.simulator.services.service_replay import ServiceReplay
+from mark.simulator.services.service_run import join_runs, peak_rps
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 from tests.report.fakes import fake_run

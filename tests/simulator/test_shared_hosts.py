@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from mark.controller import host_controller
-from mark.controller.host_controller import HAND_OVER_S, LATE_S, SOON_S
-from mark.controller.placement_journal import placement_mismatches
-from mark.controller.sharing import LOAD_S, PACK_EVERY_S, Sharer
+from mark.controller.hosts import host_controller
+from mark.controller.hosts.host_controller import HAND_OVER_S, LATE_S, SOON_S
+from mark.controller.hosts.placement_journal import placement_mismatches
+from mark.controller.hosts.sharing import LOAD_S, PACK_EVERY_S, Sharer
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market
 from mark.domain.placement import Host, Tenant
-from mark.planner.packing import Packing
+from mark.planner.shared.packing import Packing
 from mark.simulator.engine.compiled import DeviceKernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.rng import stream
-from mark.simulator.shared_hosts import SharedHosts
+from mark.simulator.services.shared_hosts import SharedHosts
 from tests.planner.builders import offering
 from tests.scenarios.builders import FIXED_WORLD
 from tests.simulator.engines import engine_setup, lambda_offering

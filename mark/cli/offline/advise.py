@@ -54,7 +54,7 @@ def advise(
     command of its replay. A month of load takes minutes (docs/saving.md); Ctrl-C prints what is finished.
     """
     settings = given.settings_of(locals())
-    from mark.offline.advise import AdviceOptions, advise_on
+    from mark.offline.advice.advise import AdviceOptions, advise_on
 
     words = {
         "--journal": journal,

@@ -94,7 +94,7 @@ def choose(
     settings = given.settings_of(locals(), "seed")
     from mark.domain.objective import Slo
     from mark.offline.pool_choose import ChooseOptions, choose_pool
-    from mark.simulator import fixed_pool
+    from mark.simulator.fixed import fixed_pool
 
     options = ChooseOptions(
         profiles=profiles,

@@ -77,7 +77,7 @@ def evaluate(
     from mark.dispatch.central import policy as central
     from mark.domain.objective import Slo
     from mark.offline.pool_evaluate import EvaluateOptions, evaluate_pool
-    from mark.simulator import fixed_pool
+    from mark.simulator.fixed import fixed_pool
 
     options = EvaluateOptions(
         profiles=profiles,

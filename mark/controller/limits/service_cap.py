@@ -24,8 +24,8 @@ from mark.domain.fleet import FleetView
 from mark.domain.offering import Offering
 from mark.domain.plan import Plan, PlannedCount, PlanRequest
 from mark.domain.service_cap import NOTHING, ServiceCap, Takes, takes_of
-from mark.planner.cap_division import CapClaim, CapStep, divide_cap
 from mark.planner.hedged import saved_usd_per_hour
+from mark.planner.shared.cap_division import CapClaim, CapStep, divide_cap
 
 EXACT = 1e-9
 SHARED = ""

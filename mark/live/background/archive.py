@@ -18,8 +18,8 @@ from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.accounting.load_history import load_key
 from mark.aws.archive import figures_key, journal_key, packed, put_object, snapshot_key
 from mark.aws.session import Aws
+from mark.controller.hosts.placement_journal import read_placements
 from mark.controller.journal import read_journal
-from mark.controller.placement_journal import read_placements
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.host_spec import SHARED

@@ -16,8 +16,8 @@ from mark.domain.host_spec import SHARED
 from mark.live.clock import adopt_wall
 from mark.live.commands.load import chosen
 from mark.live.local.run_dir import RunFolder, find_known
-from mark.offline.explain import explain_journal
-from mark.offline.explain_service import Placements, SharedSeats, explain_placements, placements_of
+from mark.offline.explanation.explain import explain_journal
+from mark.offline.explanation.explain_service import Placements, SharedSeats, explain_placements, placements_of
 from mark.report.files import JOURNAL_NAME, PLACEMENTS_NAME
 from mark.report.terminal import note
 from mark.steady_time import steady_time

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mark.config.settings import Settings
-from mark.controller.placement_journal import PlacementDecision, PlacementHeader, PlacementJournal, read_placements
+from mark.controller.hosts.placement_journal import (
+    PlacementDecision,
+    PlacementHeader,
+    PlacementJournal,
+    read_placements,
+)
 from mark.domain.demand import UNIT_S
 from mark.domain.host_spec import SHARED
 from mark.live.commands.rehearsal import drive
@@ -19,8 +24,8 @@ from mark.offline.workloads import each_seeded
 from mark.report.live.service_rehearsal import ServiceComparison, placed_by_tick
 from mark.report.live.service_status import ServiceStatus
 from mark.report.terminal import note, progress
-from mark.simulator.service_replay import ServiceJournals
-from mark.simulator.service_run import ServiceRun
+from mark.simulator.services.service_replay import ServiceJournals
+from mark.simulator.services.service_run import ServiceRun
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 

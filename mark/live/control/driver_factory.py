@@ -16,12 +16,12 @@ from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
 from mark.config.service import Mode
 from mark.config.settings import Settings
+from mark.controller.hosts.placement_journal import PlacementHeader, placement_header_line
+from mark.controller.hosts.sharing import own_history
 from mark.controller.limits.service_cap import undivided
 from mark.controller.limits.spending_limit import sendable_orders
-from mark.controller.placement_journal import PlacementHeader, placement_header_line
 from mark.controller.runner import Controller, no_shared_boots, no_shared_rps
 from mark.controller.service_time_ratios import measured_ratios
-from mark.controller.sharing import own_history
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand

@@ -1,4 +1,4 @@
-"""Instances that models of a service share, live: the driver of `controller/host_controller.py` in real time.
+"""Instances that models of a service share, live: the driver of `host_controller.py` in real time.
 
 What an instance is to hold is written into the store, where its agent reads it; what it holds, the agent
 announces. Both are there for whoever takes over, with the journal and the instances that AWS lists: a term begins
@@ -15,16 +15,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mark.aws.ec2.launch import UNLISTED_LIMIT_S
-from mark.controller.host_controller import HostController
-from mark.controller.placement_journal import (
+from mark.controller.hosts.host_controller import HostController
+from mark.controller.hosts.placement_journal import (
     Decided,
     PlacementDecision,
     PlacementHeader,
     decision_line,
     placement_header_line,
 )
+from mark.controller.hosts.sharing import Sharer
 from mark.controller.runner import no_front
-from mark.controller.sharing import Sharer
 from mark.domain.billing.shared_rent import device_usd
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
@@ -41,7 +41,7 @@ from mark.live.clock import ServiceClock
 from mark.live.control.driver import rotate_if_long
 from mark.live.control.observe_mode import LiveCloud
 from mark.live.control.shared_cap import SharedCap
-from mark.planner.packing import Packing
+from mark.planner.shared.packing import Packing
 from mark.steady_time import steady_time
 from mark.store.journal import StoreJournal
 from mark.store.published_status import (

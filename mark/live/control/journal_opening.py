@@ -20,8 +20,8 @@ from mark.aws.session import Aws
 from mark.config.footprint import front_machines
 from mark.config.served import served_models
 from mark.config.settings import Settings
+from mark.controller.hosts.placement_journal import Decided, decided, read_placements
 from mark.controller.journal import BrokenLine, Header, Tick, header_line, read_journal, same_policy
-from mark.controller.placement_journal import Decided, decided, read_placements
 from mark.controller.recovery import Recovered, checkpoint_of, continue_under, recover, salvage, start_anew
 from mark.domain.demand import KEEP_HISTORY, Demand
 from mark.domain.errors import MarkError, Misconfigured

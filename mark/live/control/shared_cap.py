@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 
 from mark.config.settings import Settings
+from mark.controller.hosts.sharing import Sharer, within_cap
 from mark.controller.limits.service_cap import CapDivider, Divide, used_by
-from mark.controller.sharing import Sharer, within_cap
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView
 from mark.domain.offering import Offering
 from mark.domain.plan import Plan, PlanRequest
-from mark.planner.packing import Packing
+from mark.planner.shared.packing import Packing
 
 
 class SharedCap:

@@ -18,7 +18,7 @@ from mark.report.cost.sharing import SharingCost
 from mark.report.terminal import note
 from mark.service_spec import ServedModel
 from mark.simulator.engine.compiled import CentralKernel, compiled_central_kernel
-from mark.simulator.fixed_pool import FixedPool, PoolLoad
+from mark.simulator.fixed.fixed_pool import FixedPool, PoolLoad
 from mark.store.published_status import MODEL, PublishedModel
 
 QUERIES = 5_000

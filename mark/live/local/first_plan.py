@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from mark.catalog.billing import SECONDS_PER_HOUR
 from mark.config.settings import Settings
+from mark.controller.hosts.sharing import own_history, share_instances, share_rps, taken_rps
+from mark.controller.hosts.tenancy import HostUse, host_uses
 from mark.controller.plan_request import plan_from_nothing
-from mark.controller.sharing import own_history, share_instances, share_rps, taken_rps
-from mark.controller.tenancy import HostUse, host_uses
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.plan import Plan
 from mark.live.models import LiveModel

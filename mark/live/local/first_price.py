@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mark.catalog.billing import HOURS_PER_MONTH
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
-from mark.controller.tenancy import HostUse
+from mark.controller.hosts.tenancy import HostUse
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure, plural
 from mark.live.local.first_plan import FirstPlan, first_hosts, first_plan

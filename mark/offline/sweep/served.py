@@ -15,8 +15,8 @@ from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.run_documents import RunDocument, run_document
 from mark.report.service.service_cell import ServiceCellDocument, service_cell
 from mark.simulator.experiment import Yardsticks
-from mark.simulator.service_bound import service_bound
-from mark.simulator.service_replay import Member
+from mark.simulator.services.service_bound import service_bound
+from mark.simulator.services.service_replay import Member
 from mark.simulator.traces.trace import Trace
 
 Load = tuple[Trace, ...]

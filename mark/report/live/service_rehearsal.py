@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from mark.controller.placement_journal import PlacementDecision, placement_steps
+from mark.controller.hosts.placement_journal import PlacementDecision, placement_steps
 from mark.domain.demand import UNIT_S
 from mark.domain.figures import plural
 from mark.report.formatting import percent, usd

@@ -16,7 +16,7 @@ from mark.report.figures import (
 )
 from mark.report.service.service_tables import by_money, usd_of
 from mark.report.service.service_verdict import lead_run
-from mark.simulator.service_run import ServiceRun
+from mark.simulator.services.service_run import ServiceRun
 
 MOST_COLOURED = len(SERIES)
 """Models with a colour of their own: the dearest ones. More could not be told apart."""

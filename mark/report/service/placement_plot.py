@@ -18,7 +18,7 @@ from mark.report.figures import (
     new_figure,
     time_axis,
 )
-from mark.simulator.shared_instances import SharedInstance
+from mark.simulator.services.shared_instances import SharedInstance
 
 LANE_IN, GAP_IN = 0.17, 0.26
 """Height of a model's bar with its gap, and of an instance's name above its models."""

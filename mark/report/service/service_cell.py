@@ -8,7 +8,7 @@ from mark.report.formatting import finite
 from mark.report.runs.run_documents import AttainmentObject, served_document
 from mark.report.service.service_document import ServiceRunObject, service_run_document
 from mark.simulator.results import RunResult
-from mark.simulator.service_run import ModelRun, ServiceRun
+from mark.simulator.services.service_run import ModelRun, ServiceRun
 
 
 class ServiceCellDocument(ServiceRunObject):

@@ -10,8 +10,8 @@ from mark.report.formatting import cost_document, finite
 from mark.report.runs.run_documents import AttainmentObject, served_document
 from mark.report.service.service_verdict import service_replay_verdict, usd_per_month
 from mark.report.verdict import VerdictObject, verdict_document
-from mark.simulator.service_run import ModelRun, ServiceRun
-from mark.simulator.shared_instances import SharedInstance
+from mark.simulator.services.service_run import ModelRun, ServiceRun
+from mark.simulator.services.shared_instances import SharedInstance
 
 
 class ServiceModelObject(TypedDict):

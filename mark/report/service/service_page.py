@@ -16,7 +16,7 @@ from mark.report.page import DOCUMENT_NAME, REPORT_NAME
 from mark.report.service.service_document import service_document
 from mark.report.service.service_tables import around_sentence, by_money, instance_cells, model_cells
 from mark.report.service.service_verdict import lead_run, service_replay_verdict, usd_per_month
-from mark.simulator.service_run import ServiceRun
+from mark.simulator.services.service_run import ServiceRun
 
 TITLE = "Replay of a service"
 MOST_INSTANCES = 30

@@ -22,8 +22,8 @@ from mark.report.formatting import (
 from mark.report.runs.rivals import a_month
 from mark.report.service.service_verdict import lead_run, usd_per_month
 from mark.report.tables import figures, make_table, texts
-from mark.simulator.service_run import ModelRun, ServiceRun
-from mark.simulator.shared_instances import SharedInstance
+from mark.simulator.services.service_run import ModelRun, ServiceRun
+from mark.simulator.services.shared_instances import SharedInstance
 
 MOST_NAMED = 3
 """Models of a shared instance that its row names, where it has two more than that."""

@@ -11,7 +11,7 @@ from mark.report.runs.comparison import HEADLINE_POLICIES
 from mark.report.runs.rivals import a_month
 from mark.report.verdict import GuessedLambda, Verdict
 from mark.report.verdict_options import PolicyFigures, options_of
-from mark.simulator.service_run import ServiceRun
+from mark.simulator.services.service_run import ServiceRun
 
 
 def lead_run(runs: Sequence[ServiceRun]) -> ServiceRun:

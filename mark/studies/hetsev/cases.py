@@ -19,7 +19,7 @@ from mark.catalog.pairs import Pairs, load_pairs
 from mark.domain.objective import Slo
 from mark.planner.gpu_placement import Cluster, Gpu, Needs, PlacementPolicy, Server
 from mark.planner.hetsev import ScalerPolicy
-from mark.simulator.shared_gpus import (
+from mark.simulator.fixed.shared_gpus import (
     GpuPrices,
     SharedGpus,
     SharedLoad,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mark.planner.hetsev import ScalerPolicy
-from mark.simulator.shared_gpus import SharedLoad, SharedRun
+from mark.simulator.fixed.shared_gpus import SharedLoad, SharedRun
 from mark.studies.hetsev.cases import (
     AS_FIGURE_1,
     AS_MEASURED,

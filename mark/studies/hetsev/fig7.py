@@ -7,7 +7,7 @@ from statistics import fmean
 
 import numpy as np
 
-from mark.simulator.shared_gpus import SharedLoad, SharedRun
+from mark.simulator.fixed.shared_gpus import SharedLoad, SharedRun
 from mark.studies.hetsev.cases import (
     CLIENTS,
     HETSEV,

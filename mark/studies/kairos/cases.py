@@ -19,7 +19,7 @@ from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
 from mark.planner.kairos import Ints, PoolSpace, choose_similar, pool_space
 from mark.simulator.engine.compiled import CentralKernel
-from mark.simulator.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes
+from mark.simulator.fixed.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes
 from mark.studies.plot import Curve
 
 MODELS = ("ncf", "rm2", "wnd", "mtwnd", "dien")

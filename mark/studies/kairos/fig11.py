@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 
 from mark.planner.pool_search import PoolSearch, search_pools
-from mark.simulator.pool_rivals import KAIROS_PLUS, SEARCHES, proposals
+from mark.simulator.fixed.pool_rivals import KAIROS_PLUS, SEARCHES, proposals
 from mark.simulator.rng import stream
 from mark.studies.kairos.cases import Case, Scope, assumptions, case
 from mark.studies.plot import Curve, Plot

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from mark.report.formatting import format_pool
-from mark.simulator.fixed_pool import ServiceTimes
+from mark.simulator.fixed.fixed_pool import ServiceTimes
 from mark.studies.kairos.cases import LARGE_SIZES, SMALL_SIZES, Case, Scope, assumptions, case
 from mark.studies.plot import Curve, Plot
 from mark.studies.study import Row, Study, StudyContext, View

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mark.dispatch.central.policy import CentralRule
 from mark.report.formatting import format_pool
-from mark.simulator.fixed_pool import Arrivals
+from mark.simulator.fixed.fixed_pool import Arrivals
 from mark.studies.kairos.cases import Case, Scope, assumptions, case
 from mark.studies.plot import Plot
 from mark.studies.study import Row, Study, StudyContext, View

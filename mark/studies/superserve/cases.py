@@ -18,7 +18,7 @@ from mark.catalog.variant_tables import load_variants
 from mark.cloudmodel.world import ROUGH
 from mark.dispatch.slackfit import BUCKETS, FREE, VariantRule
 from mark.domain.objective import Slo
-from mark.simulator.fixed_workers import CHEAPEST, FixedWorkers, VariantRun
+from mark.simulator.fixed.fixed_workers import CHEAPEST, FixedWorkers, VariantRun
 from mark.simulator.rng import stream
 from mark.studies.plot import Curve, Plot
 from mark.studies.study import Row, Study, StudyContext, View

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from mark.catalog.variant_tables import load_variants
-from mark.simulator.fixed_workers import FixedWorkers
+from mark.simulator.fixed.fixed_workers import FixedWorkers
 from mark.simulator.request_streams import arrivals_of_rates
 from mark.studies.plot import Curve, Plot
 from mark.studies.study import Row, Study, StudyContext, View

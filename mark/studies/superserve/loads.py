@@ -11,7 +11,7 @@ from mark.catalog.load import load_variants, model
 from mark.cloudmodel.world import TYPICAL
 from mark.dispatch.slackfit import VariantRule
 from mark.domain.models.variants import VariantTable
-from mark.simulator.fixed_workers import FixedWorkers, VariantRun
+from mark.simulator.fixed.fixed_workers import FixedWorkers, VariantRun
 from mark.studies.study import Row, Study, StudyContext, View
 from mark.studies.superserve.cases import FULL_PREFIX, NAMES, OURS, SLACKFIT, Scope, dominating
 from mark.studies.superserve.fig10 import MEAN_RPS, PEAK_RPS, compressed_case

@@ -10,7 +10,7 @@ from mark.catalog.variant_tables import load_variants
 from mark.dispatch.slackfit_optimum import best_utility
 from mark.domain.models.variants import VariantTable
 from mark.domain.objective import Slo
-from mark.simulator.fixed_workers import FixedWorkers
+from mark.simulator.fixed.fixed_workers import FixedWorkers
 from mark.studies.study import Row, StudyContext, View
 from mark.studies.superserve.cases import MODEL, NAMES, OURS, RIVALS, SLACKFIT, SLO, WORKER, case_rng
 

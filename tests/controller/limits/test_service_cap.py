@@ -11,7 +11,7 @@ from mark.domain.capacity_schedule import CapacityBounds
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.plan import NO_BACKUP, Plan, PlannedCount, PlanRequest
 from mark.domain.service_cap import NOTHING, ServiceCap, Takes
-from mark.planner.cap_division import CapStep
+from mark.planner.shared.cap_division import CapStep
 from tests.planner.builders import SLO, offering, request
 
 BOX = offering("box", rps=10.0, usd_per_hour=0.1)

@@ -17,13 +17,13 @@ from mark.aws.archive import make_bucket, snapshot_key
 from mark.aws.names import acted_key
 from mark.aws.resources import service_tags
 from mark.aws.session import Aws
-from mark.controller.journal import Checkpoint, Header, header_line
-from mark.controller.placement_journal import (
+from mark.controller.hosts.placement_journal import (
     PlacementDecision,
     PlacementHeader,
     decision_line,
     placement_header_line,
 )
+from mark.controller.journal import Checkpoint, Header, header_line
 from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit
 from mark.domain.errors import MarkError, Misconfigured

@@ -32,7 +32,7 @@ from mark.live.background.failures import BackgroundFailures
 from mark.live.control import leader_election
 from mark.live.forecasting.forecaster_training import Task, Training
 from mark.live.forecasting.retraining import FollowedJournal, Retraining, pause_after
-from mark.offline.explain import explain_journal
+from mark.offline.explanation.explain import explain_journal
 from mark.ports import ForecasterSetup
 from mark.report.live.status_table import status_table
 from mark.store.published_status import FailedTraining, RunningTraining

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from mark.controller.hosts.placement_journal import Decided, PlacementDecision, PlacementHeader, read_placements
 from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.controller.limits.spending_limit import no_spending_limit
-from mark.controller.placement_journal import Decided, PlacementDecision, PlacementHeader, read_placements
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mark.controller.placement_journal import PlacementDecision
-from mark.controller.tenancy import HostUse
+from mark.controller.hosts.placement_journal import PlacementDecision
+from mark.controller.hosts.tenancy import HostUse
 from mark.domain.fleet import Instance, InstanceState
 from mark.domain.orders import Drain
 from mark.domain.placement import Place, PlacementOrder, Tenant

@@ -24,7 +24,7 @@ from mark.serving.gateway.config import GatewayConfig
 from mark.serving.gateway.server import serve_gateway
 from mark.serving.loadgen.run import Load, LoadResult, Target
 from mark.simulator.engine.compiled import plain_central_kernel
-from mark.simulator.fixed_pool import FixedPool, PoolLoad
+from mark.simulator.fixed.fixed_pool import FixedPool, PoolLoad
 from tests.serving.fakes import FakeStore
 from tests.serving.harness import BODY, Live, offering, run, served
 

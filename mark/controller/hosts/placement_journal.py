@@ -17,8 +17,8 @@ from typing import Protocol
 
 from pydantic import TypeAdapter
 
+from mark.controller.hosts.tenancy import ExpectedLoad, HostUse
 from mark.controller.journal import Skip, opened, parsed_lines
-from mark.controller.tenancy import ExpectedLoad, HostUse
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.documents import plain
 from mark.domain.fleet import Instance

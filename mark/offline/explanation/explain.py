@@ -30,8 +30,8 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.domain.plan import Plan
-from mark.offline.boot_times import BootTimes, boot_lines
-from mark.offline.explain_service import (
+from mark.offline.explanation.boot_times import BootTimes, boot_lines
+from mark.offline.explanation.explain_service import (
     SharedSeats,
     explain_placements,
     find_placements,

@@ -17,9 +17,9 @@ from mark.domain.billing.footprint import Footprint
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaGuess
 from mark.simulator.results import Ints, RunResult, ServedCounts
-from mark.simulator.service_commitments import bill_service_commitments
-from mark.simulator.service_replay import ServiceReplay
-from mark.simulator.shared_instances import SharedInstance, shared_instances
+from mark.simulator.services.service_commitments import bill_service_commitments
+from mark.simulator.services.service_replay import ServiceReplay
+from mark.simulator.services.shared_instances import SharedInstance, shared_instances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The controller of the instances that several models of a service share.
 
-What they hold is decided by `controller/sharing.py`, each hour and when one is lost. A model is loaded where its
+What they hold is decided by `sharing.py`, each hour and when one is lost. A model is loaded where its
 tenancy begins, once there is memory for it. It is taken away when its last request there is answered. One that
 Lambda cannot answer in time is first loaded where it moves to; where it moves to no shared instance, its own fleet
 gets time to boot, and more where it is late. One at risk (`at_risk.py`) goes once others that hold its models
@@ -19,12 +19,9 @@ from itertools import count
 from typing import Protocol
 
 from mark.controller.at_risk import with_risks
-from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord, note_launches
-from mark.controller.limits.spending_limit import no_spending_limit
-from mark.controller.placement_journal import Decided, PlacementDecision, PlacementJournal
-from mark.controller.placement_orders import eviction_orders, launch_reason, tenant_orders
-from mark.controller.runner import no_front
-from mark.controller.sharing import (
+from mark.controller.hosts.placement_journal import Decided, PlacementDecision, PlacementJournal
+from mark.controller.hosts.placement_orders import eviction_orders, launch_reason, tenant_orders
+from mark.controller.hosts.sharing import (
     HISTORY_UNITS,
     PACK_EVERY_S,
     Sharer,
@@ -34,7 +31,10 @@ from mark.controller.sharing import (
     shared_offering,
     taken_rps,
 )
-from mark.controller.tenancy import HostUse, expected_loads, host_uses
+from mark.controller.hosts.tenancy import HostUse, expected_loads, host_uses
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord, note_launches
+from mark.controller.limits.spending_limit import no_spending_limit
+from mark.controller.runner import no_front
 from mark.controller.zones import HOUR_S, best_zone, pool_prices
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
@@ -44,8 +44,8 @@ from mark.domain.front import Front
 from mark.domain.host_spec import TenantSpec
 from mark.domain.orders import Drain, Launch, LaunchRefused, RefusalCause
 from mark.domain.placement import Host, Placement, PlacementOrder, Tenant, placed, remaining
-from mark.planner.packing import Packing
-from mark.planner.packing_kernels import NOTHING
+from mark.planner.shared.packing import Packing
+from mark.planner.shared.packing_kernels import NOTHING
 from mark.ports import Cloud
 
 SOON_S = 60.0

@@ -20,7 +20,7 @@ from itertools import combinations
 import numpy as np
 import pulp
 
-from mark.planner.packing import HostType, Need
+from mark.planner.shared.packing import HostType, Need
 from mark.planner.solver import SearchLimits, solve
 
 LIMITS = SearchLimits(max_nodes=2_000, relative_gap=1e-3)

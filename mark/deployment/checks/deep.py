@@ -34,7 +34,7 @@ from mark.aws.stacks.cloudformation import Stacks
 from mark.config.settings import Settings
 from mark.config.training import trains_in_function
 from mark.deployment.bundles import overflowing
-from mark.deployment.findings import Finding
+from mark.deployment.checks.findings import Finding
 from mark.deployment.model_versions import first_bundles, in_versions
 from mark.domain.errors import MarkError
 from mark.domain.fleet import Role

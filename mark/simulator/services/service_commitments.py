@@ -13,7 +13,7 @@ from mark.domain.commitments.applied import left_for_each
 from mark.domain.commitments.eligible import running_hour
 from mark.domain.commitments.owned import Commitments
 from mark.domain.host_spec import SHARED
-from mark.simulator.shared_hosts import SharedFleet
+from mark.simulator.services.shared_hosts import SharedFleet
 
 Running = Callable[[], Iterable[tuple[str, float]]]
 """Instances that are billed now: the offering of each, and its price, USD an hour."""

@@ -16,8 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mark.controller.journal import BrokenLine
-from mark.controller.placement_journal import (
+from mark.controller.hosts.placement_journal import (
     PlacementHeader,
     PlacementMismatch,
     PlacementStep,
@@ -25,7 +24,8 @@ from mark.controller.placement_journal import (
     placement_steps,
     read_placements,
 )
-from mark.controller.tenancy import ExpectedLoad, HostUse
+from mark.controller.hosts.tenancy import ExpectedLoad, HostUse
+from mark.controller.journal import BrokenLine
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.figures import plural
 from mark.domain.orders import Drain, Launch

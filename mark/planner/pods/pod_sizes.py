@@ -21,7 +21,7 @@ from mark.domain.models.profile import LatencyPoint, Profile
 from mark.domain.objective import Slo
 from mark.domain.offering import InstanceType, Offering
 from mark.planner.batching import tune_batching
-from mark.planner.pod_packing import NodeType
+from mark.planner.pods.pod_packing import NodeType
 
 PART_CORES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Cores of pods below the smallest type. 0.25 is the least that SageMaker lets a component ask for."""

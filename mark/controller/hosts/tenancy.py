@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.controller.sharing import (
+from mark.controller.hosts.sharing import (
     BLOCK_UNITS,
     Sharer,
     expected_rates,
@@ -22,7 +22,7 @@ from mark.controller.sharing import (
 from mark.domain.demand import Demand
 from mark.domain.offering import Offering
 from mark.domain.placement import Host, Tenant
-from mark.planner.packing import Packing
+from mark.planner.shared.packing import Packing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from mark.aws.session import Aws
 from mark.config.footprint import front_machines
 from mark.config.rollout import FUNCTION_MIB, FunctionSettings
 from mark.config.settings import Settings
-from mark.deployment.findings import Finding
+from mark.deployment.checks.findings import Finding
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market, Offering
 from mark.domain.quota import quota_family

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from mark.controller.tenancy import ExpectedLoad, HostUse, TenantUse
+from mark.controller.hosts.tenancy import ExpectedLoad, HostUse, TenantUse
 from mark.domain.figures import figure, plural, share_words
 from mark.domain.placement import Evict, Place, Placement, Tenant
 

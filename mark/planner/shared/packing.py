@@ -39,7 +39,17 @@ from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
 from mark.domain.objective import Slo
 from mark.domain.placement import Host, Tenant
-from mark.planner.packing_kernels import NOTHING, Floats, Hosts, Ints, Models, fill, may_join, savings_with, serve
+from mark.planner.shared.packing_kernels import (
+    NOTHING,
+    Floats,
+    Hosts,
+    Ints,
+    Models,
+    fill,
+    may_join,
+    savings_with,
+    serve,
+)
 
 POINTS = 17
 """Points at which a curve is known to the search."""

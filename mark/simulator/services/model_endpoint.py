@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mark.cloudmodel.world import World
-from mark.controller.sharing import LOAD_S, memory_gib
+from mark.controller.hosts.sharing import LOAD_S, memory_gib
 from mark.domain.demand import UNIT_S, Demand, point_forecast
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.orders import Drain, Launch
@@ -25,7 +25,7 @@ from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
-from mark.simulator.shared_hosts import SharedFleet
+from mark.simulator.services.shared_hosts import SharedFleet
 
 LOOK_S = 10.0
 """What has to be loaded is looked for so often: a load takes longer, and counts from the first request on."""

@@ -28,9 +28,9 @@ from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.refreshed import age_days
 from mark.config.disks import COMPRESSED, system_gib, with_disks
 from mark.config.settings import Settings
-from mark.deployment.deep import check_deep
-from mark.deployment.doctor_quotas import check_lambda, check_plan, check_vcpus
-from mark.deployment.findings import Finding, State
+from mark.deployment.checks.deep import check_deep
+from mark.deployment.checks.doctor_quotas import check_lambda, check_plan, check_vcpus
+from mark.deployment.checks.findings import Finding, State
 from mark.deployment.images import OF_ONE_PROCESSOR, remedy_of, rollout_images, unfit_for_processors
 from mark.deployment.refresh_prices import refresh_prices
 from mark.deployment.show import offerings_line

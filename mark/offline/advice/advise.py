@@ -29,8 +29,8 @@ from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import Commitments
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
-from mark.offline.advice_changes import Change, changes_of, checked
-from mark.offline.advice_plan import sized_plan, sized_reservation
+from mark.offline.advice.advice_changes import Change, changes_of, checked
+from mark.offline.advice.advice_plan import sized_plan, sized_reservation
 from mark.offline.experiments import line_up, make_experiment, warm_engine
 from mark.offline.workloads import chosen_workload
 from mark.report.formatting import format_duration, percent, usd

@@ -2,7 +2,7 @@
 
 Each model's controller sees pods where others see instances: it launches and drains them on a `PodCloud`. A pod
 has a slot of its model's engine, and cores of its own. Nodes are instances of a simulated cloud. What is decided
-about them is `planner/pod_packing.py`'s: pods that wait are put on nodes a second after the first of them came,
+about them is `pod_packing.py`'s: pods that wait are put on nodes a second after the first of them came,
 and nodes that are settled are looked at for consolidation. A pod whose node is to go serves on until its successor
 elsewhere is ready, which is kinder than an eviction.
 """
@@ -30,15 +30,15 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
-from mark.planner.pod_packing import Node, NodeType, Pod, consolidate, endpoint_types, new_nodes, place
-from mark.planner.pod_sizes import PodSize, node_types
+from mark.planner.pods.pod_packing import Node, NodeType, Pod, consolidate, endpoint_types, new_nodes, place
+from mark.planner.pods.pod_sizes import PodSize, node_types
 from mark.policies.bundles import Pods
 from mark.simulator.cloud import NEVER, SimulatedCloud
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.engine.node_plane import NodePlane
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
-from mark.simulator.shared_hosts import SharedFleet
+from mark.simulator.services.shared_hosts import SharedFleet
 
 START_S = 30.0
 """A pod that has a ready node is ready after so long: as a model that is loaded on a shared instance."""

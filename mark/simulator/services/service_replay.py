@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from mark.controller.hosts.placement_journal import PlacementHeader, PlacementJournal
+from mark.controller.hosts.sharing import Sharer, own_history
 from mark.controller.journal import Header
-from mark.controller.placement_journal import PlacementHeader, PlacementJournal
 from mark.controller.runner import Journal
-from mark.controller.sharing import Sharer, own_history
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured
@@ -30,13 +30,13 @@ from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.experiment import Experiment, OpenJournal, Progress, Ready, Unwritten
 from mark.simulator.limits import LimitWatch
-from mark.simulator.model_endpoint import ModelEndpoint
-from mark.simulator.pod_nodes import PodNodes
 from mark.simulator.replay import Forecasters, ModelReplay, Scenario, engine_setup, front_of, nodes_of
 from mark.simulator.results import RunResult
-from mark.simulator.service_cap import capped
-from mark.simulator.service_commitments import OwnedService, running_by_name
-from mark.simulator.shared_hosts import SharedFleet, SharedHosts
+from mark.simulator.services.model_endpoint import ModelEndpoint
+from mark.simulator.services.pod_nodes import PodNodes
+from mark.simulator.services.service_cap import capped
+from mark.simulator.services.service_commitments import OwnedService, running_by_name
+from mark.simulator.services.shared_hosts import SharedFleet, SharedHosts
 
 CAP_WORDS = "the cap over all models (service.aws)"
 NOTHING_LEFT = "last-value"

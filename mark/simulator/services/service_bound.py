@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from mark.domain.offering import Offering
 from mark.planner.yardsticks import floor_usd, reference_usd
 from mark.simulator.experiment import feasible_usd
-from mark.simulator.service_replay import Member
+from mark.simulator.services.service_replay import Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

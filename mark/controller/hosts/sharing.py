@@ -29,8 +29,8 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering, with_longest_batch
 from mark.domain.placement import Host, Tenant
 from mark.domain.service_cap import Takes, takes_of
-from mark.planner.cap_division import CapStep
-from mark.planner.packing import Covered, Fit, HostType, Need, Packing, none_covered, pack
+from mark.planner.shared.cap_division import CapStep
+from mark.planner.shared.packing import Covered, Fit, HostType, Need, Packing, none_covered, pack
 
 PACK_EVERY_S = 3600.0
 """Sharing is decided anew so often, and when a shared instance is lost."""

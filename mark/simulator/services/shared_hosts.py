@@ -1,7 +1,7 @@
 """Instances that several models of a service share, in virtual time: rented, loaded, drained and billed.
 
 They are instances of a simulated cloud like any other. What they hold is decided by
-`controller/host_controller.py`. A model takes requests once it is loaded, and is gone when its last request there
+`host_controller.py`. A model takes requests once it is loaded, and is gone when its last request there
 is answered.
 """
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from mark.catalog.billing import bill_instances, bill_running
 from mark.cloudmodel.world import World
-from mark.controller.host_controller import HostController
-from mark.controller.placement_journal import PlacementDecision, PlacementJournal
+from mark.controller.hosts.host_controller import HostController
+from mark.controller.hosts.placement_journal import PlacementDecision, PlacementJournal
+from mark.controller.hosts.sharing import LOAD_S, Sharer, within_cap
 from mark.controller.runner import no_front
-from mark.controller.sharing import LOAD_S, Sharer, within_cap
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.billing.shared_rent import RentShares, divide_rent
@@ -24,12 +24,12 @@ from mark.domain.demand import Demand
 from mark.domain.front import Front
 from mark.domain.host_spec import TenantSpec
 from mark.domain.offering import Offering, with_longest_batch
-from mark.planner.packing import Packing
+from mark.planner.shared.packing import Packing
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
-from mark.simulator.service_cap import CappedService
+from mark.simulator.services.service_cap import CappedService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mark.catalog.billing import SECONDS_PER_HOUR, bill_instances
-from mark.controller.placement_journal import PlacementStep, placement_steps
+from mark.controller.hosts.placement_journal import PlacementStep, placement_steps
 from mark.domain.billing.costs import InstanceUsage
 from mark.domain.orders import Drain
-from mark.simulator.shared_hosts import SharedFleet
+from mark.simulator.services.shared_hosts import SharedFleet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

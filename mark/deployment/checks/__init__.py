@@ -1,0 +1,1 @@
+"""`mark doctor`: what an account lacks."""

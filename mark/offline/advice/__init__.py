@@ -1,0 +1,1 @@
+"""`mark advise`: what each change of the settings would have saved."""

@@ -1,0 +1,1 @@
+"""`mark explain`: what the controller did and why."""

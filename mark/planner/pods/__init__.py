@@ -1,0 +1,1 @@
+"""Pods and nodes of the rivals that a Kubernetes cluster runs."""

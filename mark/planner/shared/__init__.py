@@ -1,0 +1,1 @@
+"""Which models share an instance, and what a cap leaves each."""

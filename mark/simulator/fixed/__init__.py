@@ -1,0 +1,1 @@
+"""Replays of fleets that nothing scales, as the papers have them."""

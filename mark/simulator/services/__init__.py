@@ -1,0 +1,1 @@
+"""Replays of several models together, and what they share."""
