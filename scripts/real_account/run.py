@@ -29,7 +29,7 @@ from mark.config.policies import named_world
 from mark.config.settings import Settings, load_settings, settings_anywhere
 from mark.controller.journal import Header, Tick, read_journal
 from mark.deployment.bundles import fits_function
-from mark.domain.errors import RetryLater
+from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet import FleetView, InstanceState
 from mark.domain.offering import LambdaOffering
 from mark.live.commands.try_service import Route, route_to_account
@@ -268,7 +268,12 @@ class Run:
         return text
 
     def bill(self) -> str:
-        """Expected beside billed. RetryLater while Cost Explorer does not know the run's days."""
+        """Expected beside billed. RetryLater while Cost Explorer does not know the run's days.
+
+        Misconfigured where no run has come to its end here.
+        """
+        if "destroy" not in self.done:
+            raise Misconfigured(f"{self.folder} holds no run that has ended: python -m scripts.real_account run")
         settings = load_settings(self.config, {})
         _, found = self.measured()
         stood_s = self.done["destroy"][1] - self.done["deploy"][0]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,12 +18,14 @@ from mark.controller.journal import Tick
 from mark.controller.state import Observation
 from mark.deployment.synth import check_settings
 from mark.domain.billing.costs import FleetUsage
+from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.offering import Market
 from mark.domain.orders import SpotWarned, StartStandby
 from mark.domain.times import LAUNCH, WAKE
 from mark.live.models import make_live_models
 from scripts.real_account.journal import expected_usd, measured
+from scripts.real_account.run import Run, Way
 from scripts.real_account.settings import MOST_USD_A_DAY, run_settings
 from scripts.real_account.table import ENOUGH, Part, Quantity, advised, bill_table, by_part, snippet, table
 from tests.accounting.test_journal_stats import HEADER
@@ -152,3 +156,8 @@ def test_the_run_is_a_trial_on_spot_that_ends_soon() -> None:
     )
     expected = expected_usd(FleetUsage(usages=(), asleep_s=0.0, running_s=0.0), footprint_of(made), 3600.0)
     assert 0 < expected[Part.ON_DEMAND] < sum(expected.values()) < 0.1
+
+
+def test_a_run_that_has_not_ended_has_no_bill(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="no run that has ended"):
+        Run(tmp_path, Way()).bill()
