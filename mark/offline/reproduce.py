@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -48,6 +49,10 @@ def study_context(
 ) -> StudyContext:
     """Input of a study by these settings: seed, trace, and the user's cache. others: traces beside it."""
     cache, reading = usable_cache(), TraceReading.of(settings)
+    trace, besides = given_trace(settings), tuple(read_place(str(path), reading) for path in others)
+    names = Counter(one.name for one in (trace, *besides) if one is not None)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise Misconfigured(f"two traces are called {twice[0]}: the study tells them apart by it, so rename one")
     return StudyContext(
         kernel=compiled_kernel(cache),
         central_kernel=lambda: compiled_central_kernel(cache),
@@ -55,9 +60,9 @@ def study_context(
         build_forecaster=build_forecaster,
         cache_dir=cache,
         seed=settings.seed,
-        trace=given_trace(settings),
+        trace=trace,
         pairs=pairs,
-        others=tuple(read_place(str(path), reading) for path in others),
+        others=besides,
         progress=report,
     )
 

@@ -130,6 +130,10 @@ def test_a_broken_trace(mark, content, said):
         (["reproduce", "mark-table"], "did you mean 'mark-table5'?"),
         (["reproduce", "mark-fig8", "--pairs", "x.json"], "reads no pairs: leave out --pairs"),
         (["reproduce", "hetsev-fig7", "--pairs", "x.json"], "x.json: cannot be read"),
+        (
+            ["reproduce", "fang-loads", "--trace", "load.csv.gz", "--others", "load.csv.gz"],
+            "two traces are called load: the study tells them apart by it, so rename one",
+        ),
         (["models", "--config", "none.yaml"], "No such file"),
         (["rollout", "--config", "mark.yaml"], "as in `mark rollout start --config`"),
     ],
