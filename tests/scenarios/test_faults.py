@@ -32,6 +32,8 @@ from tests.scenarios.service_world import CANDIDATE, KEYS, MODEL, START_AT, Serv
 
 DEFAULT, ALL = 2, 21
 """Lives of the default suite and of all: 22 faults, and more than 200."""
+FOUND = (27,)
+"""Seeds that found something: an instance that a listing had, and the next one, which lagged, had not."""
 UPDATED_AT, RELEASED_AT = 24 * MINUTE_S, 10 * MINUTE_S
 NOTICED_AT, TAKEN_AT = 17 * MINUTE_S, 21 * MINUTE_S
 CANARY = CanaryPolicy(steps=(0.25, 1.0), dwell_s=60.0, least_answers=50)
@@ -47,7 +49,10 @@ def seeds() -> list[object]:
     if asked:
         first, _, end = asked.partition(":")
         return list(range(int(first), int(end or int(first) + 1)))
-    return [*range(DEFAULT), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(DEFAULT, ALL))]
+    return [
+        *range(DEFAULT),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in (*range(DEFAULT, ALL), *FOUND)),
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -144,7 +144,7 @@ class Ec2Cloud:
         }
         self._troubles.forget_gone(rows)
         self._note_unproven(rows, members, now)
-        self._end_stuck(self._stuck.names(view, rows, now, {member.instance for member in members}), now)
+        self._end_stuck(self._stuck.names(view, rows, now, {member.instance for member in members}), rows, now)
         return view
 
     def drain_facts(self) -> Sequence[Fact]:
@@ -220,13 +220,33 @@ class Ec2Cloud:
             return
         if self._listed_at is None:  # of what was there before, what boots may still fail
             self._unproven |= {name: row for name, row in listed.items() if row.state == "pending"}
+        known = self._unlisted | self._missing(listed, now)
         self._rows = listed
-        self._unlisted = {name: row for name, row in self._unlisted.items() if name not in self._rows}
+        self._unlisted = {name: row for name, row in known.items() if name not in self._rows}
         self._listed_at = now
         self._guard.update_inventory(self._setup.model, self._rows | self._unlisted)
         self._transitions.listed(self._rows, now)
         told = {name: ListedInstance(host=row.host, version=row.version) for name, row in sorted(listed.items())}
         self._membership.list_instances(told)
+
+    def _missing(self, listed: Collection[str], now: float) -> dict[str, Ec2Row]:
+        """Young rows that an earlier listing had and this one has not, though nothing says that they ended.
+
+        EC2 is eventually consistent: of two listings the later one may know less.
+        """
+        young = {
+            name: row
+            for name, row in self._rows.items()
+            if name not in listed and now - row.launched_at < self._setup.unlisted_limit_s
+        }
+        if not young:
+            return {}
+        try:
+            ended = self._state_reasons([*young])
+        except RetryLater as error:
+            _log.info("whether instances ended is asked at the next pass: %s", error)
+            return young
+        return {name: row for name, row in young.items() if name not in ended}
 
     def _listed(self, **tags: str) -> dict[str, Ec2Row]:
         """The model's instances that are not gone, by id; those with these tags besides."""
@@ -246,13 +266,13 @@ class Ec2Cloud:
     def _still_drains(self, name: str) -> bool:
         return name in self._rows and self._rows[name].state != "stopped"
 
-    def _end_stuck(self, stuck: Collection[str], now: float) -> None:
+    def _end_stuck(self, stuck: Collection[str], rows: Mapping[str, Ec2Row], now: float) -> None:
         """End what drains or keeps silent for too long: its agent will not end it.
 
         Standbys, too: one that was stopped instead would be woken again, as silent as before. One that AWS has
         refused to end is left alone for a while.
         """
-        late = [self._rows[name] for name in stuck if not self._troubles.is_recent(name, now)]
+        late = [rows[name] for name in stuck if not self._troubles.is_recent(name, now)]
         for row in late:
             if row.id in self._unproven and row.id not in self._draining:
                 self._failed(row, "", self._stuck.reason(row.id), now)
@@ -292,7 +312,7 @@ class Ec2Cloud:
         _log.error("instance %s of %s ended before it was ready: %s", row.id, row.offering, fact.why)
 
     def _state_reasons(self, names: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """AWS's code and message of why instances ended; it lists them for an hour or so."""
+        """AWS's code and message of why instances ended, by id; it lists them for an hour or so."""
         listed: list[ReservationTypeDef] = []
         for start in range(0, len(names), FILTER_VALUES):
             some = list(names[start : start + FILTER_VALUES])
@@ -306,6 +326,7 @@ class Ec2Cloud:
             )
             for reservation in listed
             for instance in reservation.get("Instances", [])
+            if instance.get("State", {}).get("Name") not in LIVE
         }
 
     def _fact_of(self, arrived: Arrived) -> list[Fact]:

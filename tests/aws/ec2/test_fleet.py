@@ -161,6 +161,20 @@ def test_what_was_launched_and_is_never_listed_is_there_for_a_while_and_then_gon
     assert there.ids() == []
 
 
+def test_a_young_instance_that_a_later_listing_lacks_is_there_until_aws_says_that_it_ended(
+    there: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there.cloud.submit(launch(2))
+    first, second = there.ids()
+    there.aws.ec2.terminate_instances(InstanceIds=[second])
+    monkeypatch.setattr(there.cloud, "_listed", dict)
+    [seen] = there.cloud.observe()
+    assert seen.id == first
+    there.clock.at = seen.launched_at + 120.0  # AWS's own clock tells that
+    there.cloud.observe()
+    assert there.ids() == []
+
+
 def test_what_was_launched_and_lost_while_aws_was_away_is_seen_once(there: Scene) -> None:
     there.cloud.observe()
     there.cloud.submit(launch(1))
