@@ -144,7 +144,9 @@ class Account:
         )
         self.machines.launch_failure = self.faults.launch_failure
         self._limits, self._commitments = AccountLimits({}, 1000), AccountCommitments(NO_COMMITMENTS, [])
-        self._ec2 = Ec2Api(self.machines, self.types, self.faults, self.clock, self._limits)
+        self._ec2 = Ec2Api(
+            self.machines, self.types, self.faults, self.clock, self._limits, commitments=self._commitments
+        )
         make_templates()
 
     # What people and chance do to it.
