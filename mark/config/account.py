@@ -62,9 +62,6 @@ class PriceOverlaySettings(Part):
         )
 
 
-PERCENT = 100.0
-
-
 class AccountSettings(Part):
     """Prices and commitments that the account has already (docs/saving.md)."""
 
