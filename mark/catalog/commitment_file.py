@@ -18,12 +18,14 @@ refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from mark.catalog.schema import Entry, Name, Positive, parse_file
 from mark.domain.commitments.eligible import Compute, family_of
@@ -45,6 +47,12 @@ YEAR = timedelta(days=365)
 
 NotNegative = Annotated[float, Field(ge=0)]
 Discount = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _zone(text: str) -> str:
+    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", text):
+        raise PydanticCustomError("zone", "should be a zone's name, such as us-east-1a")
+    return text
 
 
 class _TermEntry(Entry):
@@ -122,8 +130,8 @@ class CapacityEntry(Entry):
 
     name: Name
     instance_type: Name
-    count: Positive
-    zone: Name
+    count: Annotated[int, Field(gt=0)]
+    zone: Annotated[str, AfterValidator(_zone)]
 
     def to_domain(self) -> CapacityReservation:
         """The domain's word for it."""
@@ -182,7 +190,7 @@ def file_of(owned: Commitments) -> dict[str, object]:
         for item in owned.reservations
     )
     kept = tuple(
-        CapacityEntry(name=item.name, instance_type=item.instance_type, count=item.count, zone=item.zone)
+        CapacityEntry(name=item.name, instance_type=item.instance_type, count=int(item.count), zone=item.zone)
         for item in owned.capacity_reservations
     )
     file = CommitmentFile(

@@ -15,6 +15,8 @@ from mark.domain.errors import Misconfigured
 from mark.domain.offering import InstanceType, Market
 
 _DECIMALS = 8
+MOST = 10.0
+"""Times the list price that an own price may be: beyond it a number was meant otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,8 @@ def _is_of(instance_type: str, pattern: str) -> bool:
 def _overlaid(item: InstanceType, overlays: Sequence[PriceOverlay]) -> InstanceType:
     on_demand, spot = (_overlay_of(item, overlays, market) for market in (Market.ON_DEMAND, Market.SPOT))
     if on_demand is not None:
-        item = replace(item, on_demand_usd_per_hour=_own(item, on_demand, item.on_demand_usd_per_hour))
+        listed = item.on_demand_usd_per_hour
+        item = replace(item, on_demand_usd_per_hour=_own(item, on_demand, listed), list_usd_per_hour=listed)
     if spot is not None and item.spot_usd_per_hour is not None:
         item = replace(
             item, spot_usd_per_hour=_own(item, spot, item.spot_usd_per_hour), spot_price_factor=spot.factor
@@ -99,5 +102,10 @@ def _own(item: InstanceType, overlay: PriceOverlay, listed: float) -> float:
     if usd <= 0.0:
         raise Misconfigured(
             f"{overlay.name}: {item.name} would cost {usd:g} USD/h (list price {listed:g}); a price is above 0"
+        )
+    if usd > MOST * listed:
+        raise Misconfigured(
+            f"{overlay.name}: {item.name} would cost {usd:g} USD/h, more than {MOST:g} times the list price of "
+            f'{listed:g}; a percentage ends with %, such as "+5%"'
         )
     return usd

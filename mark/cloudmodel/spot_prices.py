@@ -106,7 +106,7 @@ class SpotPrices:
         before, after = (self._normal(f"drift {item.name} {zone} {int(knot) + more}") for more in (0, 1))
         drift = before + share * (after - before)
         factor = math.exp(self.world.spot_zone_spread * level + self.world.spot_drift * drift)
-        most = max(item.on_demand_usd_per_hour, item.spot_usd_per_hour)  # own prices may be below the market's
+        most = item.listed_usd_per_hour * item.spot_price_factor
         return min(most, item.spot_usd_per_hour * factor)
 
     def _drawn(self, key: str) -> float:

@@ -61,7 +61,9 @@ class InstanceType:
     on_demand_usd_per_hour: float
     spot_usd_per_hour: float | None = None
     spot_interruption_rate: float | None = None
-    #: What the account pays of AWS's spot price (`mark.catalog.price_overlay`).
+    #: AWS's price on demand where the account pays another, and what it pays of AWS's spot price
+    #: (`mark.catalog.price_overlay`).
+    list_usd_per_hour: float | None = None
     spot_price_factor: float = 1.0
     credits: BurstCredits | None = None
 
@@ -71,6 +73,11 @@ class InstanceType:
         if not self.accelerator:
             return self.architecture
         return f"{self.architecture}-{'inferentia' if self.accelerator.startswith('Inferentia') else 'nvidia'}"
+
+    @property
+    def listed_usd_per_hour(self) -> float:
+        """AWS's price on demand."""
+        return self.on_demand_usd_per_hour if self.list_usd_per_hour is None else self.list_usd_per_hour
 
     def usd_per_hour_on(self, market: Market) -> float | None:
         """Its price on a market; None where it is not sold there."""

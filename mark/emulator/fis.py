@@ -28,7 +28,8 @@ LEAST_S, MOST_S = 120.0, 900.0
 """Of `durationBeforeInterruption` (FIS actions reference: from 2 to 15 minutes)."""
 MOST_TARGETS = 5
 """Spot instances of one action (FIS quotas)."""
-NEEDED = "ec2:SendSpotInstanceInterruptions"
+NEEDED, FINDS = "ec2:SendSpotInstanceInterruptions", "ec2:DescribeInstances"
+"""What a role must allow: to interrupt a target, and to find targets by their tags."""
 _DURATION = re.compile(r"PT(?:(\d+)M)?(?:(\d+)S)?")
 _SELECTION = re.compile(r"ALL|COUNT\(([1-9]\d*)\)|PERCENT\(([1-9]\d?|100)\)")
 _TEMPLATE, _EXPERIMENT = (
@@ -209,6 +210,8 @@ def _refusal(role_arn: str, machines: Sequence[Machine]) -> str:
     if not any("fis.amazonaws.com" in (one if isinstance(one, list) else [one]) for one in principals):
         return f"Unable to assume role {role_arn}: fis.amazonaws.com is not trusted"
     try:
+        if not evaluate(Access(action=FINDS, resource="*", context={}), policies).allowed:
+            return f"{role_arn} is not authorized to perform: {FINDS}"
         refused = [
             one
             for one in machines

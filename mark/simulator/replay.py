@@ -566,11 +566,13 @@ class ModelReplay:
 
     @property
     def _prices(self) -> dict[str, float]:
-        """USD an hour by offering, a managed service's premium in it."""
+        """USD an hour by offering; of a managed service AWS's list price with its premium."""
         cpu, gpu = self._bundle.cpu_price_factor, self._bundle.gpu_price_factor
+        if cpu == gpu == 1.0:
+            return {name: offering.usd_per_hour for name, offering in self._offerings.items()}
+        kinds = {name: offering.instance_type for name, offering in self._offerings.items()}
         return {
-            name: offering.usd_per_hour * (gpu if offering.instance_type.accelerator else cpu)
-            for name, offering in self._offerings.items()
+            name: kind.listed_usd_per_hour * (gpu if kind.accelerator else cpu) for name, kind in kinds.items()
         }
 
     def running(self) -> Iterator[tuple[str, float]]:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from mark.config.settings import load_settings
-from mark.domain.errors import MarkError
+from mark.domain.errors import MarkError, Misconfigured
 from scripts.real_account.run import Run, Way, telling_how_to_end
 
 
@@ -29,6 +29,9 @@ def main() -> int:
         print(run.report())
     except KeyboardInterrupt:
         return 1
+    except Misconfigured as error:
+        print(error, file=sys.stderr)
+        return 2
     except (MarkError, subprocess.CalledProcessError) as error:
         print(error, file=sys.stderr)
         return 1

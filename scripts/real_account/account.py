@@ -48,6 +48,7 @@ def fault_role(aws: Aws, service: str) -> Iterator[str]:
     """A role in which FIS may interrupt the service's spot instances, and nothing else; its ARN."""
     name = f"mark.{service}.interrupt"
     trust = {"Effect": "Allow", "Principal": {"Service": "fis.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    find = {"Effect": "Allow", "Action": "ec2:DescribeInstances", "Resource": "*"}
     allow = {
         "Effect": "Allow",
         "Action": "ec2:SendSpotInstanceInterruptions",
@@ -61,7 +62,7 @@ def fault_role(aws: Aws, service: str) -> Iterator[str]:
         Tags=[{"Key": "mark:service", "Value": service}],
     )
     try:
-        aws.iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=_policy(allow))
+        aws.iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=_policy(find, allow))
         yield made["Role"]["Arn"]
     finally:
         remove_fault_role(aws, service)
@@ -163,5 +164,5 @@ def journal_lines(aws: Aws, service: str, model: str) -> list[bytes]:
     return [one.line for one in lines if one.segment == lines[0].segment]
 
 
-def _policy(statement: dict[str, Any]) -> str:
-    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+def _policy(*statements: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})

@@ -279,7 +279,7 @@ class Run:
         stood_s = self.done["destroy"][1] - self.done["deploy"][0]
         expected = expected_usd(found.usage, footprint_of(settings), stood_s)
         expected[Part.LAMBDA] = self.found.get("lambda_usd", 0.0)
-        since = _day(found.began_at - stood_s)
+        since = _day(found.began_at - sum(self._took("deploy")))
         until = _day(found.ended_at) + timedelta(days=1)
         unknown = f"Cost Explorer does not know {since} yet: it takes one to two days, ask again then"
         with closing(service_aws(settings, "")) as aws:
@@ -350,9 +350,9 @@ def telling_how_to_end(run: Run) -> Iterator[None]:
     """Whatever ends the run while the service may stand: say how to go on, and how to remove it."""
     try:
         yield
-    except BaseException as error:
-        if "destroy" not in run.done:
-            print(f"\nthe run has ended early: {error or type(error).__name__}", file=sys.stderr)
+    except BaseException:
+        if run.config.is_file() and "destroy" not in run.done:
+            print("\nthe run has ended early", file=sys.stderr)
             print(f"go on:      python -m scripts.real_account run {run.folder}", file=sys.stderr)
             print(f"remove all: mark destroy --all --yes --config {run.config}", file=sys.stderr)
         raise

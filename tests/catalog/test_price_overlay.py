@@ -43,8 +43,8 @@ def test_the_greatest_weight_that_matches_holds_alone_in_any_order(overlays: lis
 
 
 def test_a_name_is_a_family_and_no_prefix_of_others() -> None:
-    overlay = PriceOverlay(name="one", types=("c5",), usd_per_hour=1.0)
-    found = {item.name for item in overlay_prices(LISTED, [overlay]).types if item.on_demand_usd_per_hour == 1.0}
+    overlay = PriceOverlay(name="one", types=("c5",), usd_per_hour=0.5)
+    found = {item.name for item in overlay_prices(LISTED, [overlay]).types if item.on_demand_usd_per_hour == 0.5}
     assert found == {name for name in LISTED.names if name.startswith("c5.")}
     assert match_each([overlay], sorted(LISTED.names)) == {"c5.2xlarge"}
 

@@ -125,7 +125,7 @@ class Emulated:
 
     def to(self, at_s: float) -> None:
         self._wall = at_s
-        self._clock._fire()
+        self._clock.fire_due()
 
     def pool_of_launch(self, item: Offering) -> str | None:
         zone = self.machines.zone_of_launch(item.instance_type, item.market)
@@ -138,9 +138,9 @@ class Emulated:
                 self.machines.start([machine])
             except ApiError:
                 refused.append(number)
-        self._clock._fire()
+        self._clock.fire_due()
         self.machines.stop(self._standbys)
-        self._clock._fire()
+        self._clock.fire_due()
         return refused
 
     def _launch(self, item: Offering, role: Role, zone: str = "us-east-1a") -> Machine:

@@ -17,9 +17,16 @@ ROLE = "arn:aws:iam::123456789012:role/fis"
 TAGS = {"mark:service": "demo"}
 
 
-def role(world: World, *, trusted: str = "fis.amazonaws.com", tag: str = "demo") -> None:
+def role(
+    world: World,
+    *,
+    trusted: str = "fis.amazonaws.com",
+    tag: str = "demo",
+    finds: str = "ec2:DescribeInstances",
+) -> None:
     iam = world.client("iam")
     trust = {"Statement": [{"Effect": "Allow", "Principal": {"Service": trusted}, "Action": "sts:AssumeRole"}]}
+    find = {"Effect": "Allow", "Action": finds, "Resource": "*"}
     allow = {
         "Effect": "Allow",
         "Action": "ec2:SendSpotInstanceInterruptions",
@@ -30,7 +37,7 @@ def role(world: World, *, trusted: str = "fis.amazonaws.com", tag: str = "demo")
     iam.put_role_policy(
         RoleName="fis",
         PolicyName="fis",
-        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [allow]}),
+        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [find, allow]}),
     )
 
 
@@ -86,6 +93,7 @@ def test_running_spot_instances_with_the_tag_get_their_notice(world: World) -> N
     [
         ({"trusted": "ec2.amazonaws.com"}, "is not trusted"),
         ({"tag": "other"}, "is not authorized to perform: ec2:SendSpotInstanceInterruptions"),
+        ({"finds": "ec2:DescribeImages"}, "is not authorized to perform: ec2:DescribeInstances"),
         (None, "does not exist"),
     ],
 )

@@ -106,6 +106,7 @@ def test_a_plan_counts_own_prices_and_shows_the_list_price_beside(mark) -> None:
     [
         ("[{types: [c9], adjust: -5%}]", "account.price_overlays.0: c9 matches no instance type"),
         ("[{types: [c5], adjust: -0.2}]", "would cost -0.115 USD/h"),
+        ("[{types: [c5], adjust: 12}]", 'a percentage ends with %, such as "+5%"'),
         ("[{adjust: -1%}, {types: [c5.large], adjust: -2%}]", "give one of them a greater weight"),
         ("[{adjust: 12 percent}]", "should read like"),
         ("[{types: [c5]}]", "name either adjust or usd_per_hour"),

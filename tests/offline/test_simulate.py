@@ -549,7 +549,10 @@ def test_explain_counts_the_instances_that_the_table_counts(mark):
 def test_own_prices_are_billed_and_plan_as_before_where_all_move_alike(mark):
     Path("plain.yaml").write_text("offerings: {overflow: false}")
     Path("own.yaml").write_text("offerings: {overflow: false}\naccount: {price_overlays: [{adjust: -25%}]}")
-    short = [*RUN, "--duration-s", "600", "--policy", "mark", "--no-reference", "--json"]
-    plain, own = (runs(mark(*short, "--config", name))[0]["cost_usd"] for name in ("plain.yaml", "own.yaml"))
+    short = [*RUN, "--duration-s", "600", "--policy", "mark,sagemaker", "--no-reference", "--json"]
+    (plain, managed), (own, still) = (
+        [run["cost_usd"] for run in runs(mark(*short, "--config", name))] for name in ("plain.yaml", "own.yaml")
+    )
+    assert still == managed  # SageMaker has prices of its own
     assert own["instances"] == pytest.approx(0.75 * plain["instances"])
     assert 0 < own["overhead"] < plain["overhead"]

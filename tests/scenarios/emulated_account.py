@@ -114,6 +114,8 @@ class Account:
     faults: Faults = field(init=False)
     #: The account's meter: each stretch in state running, the last one of an instance open.
     meter: list[Metered] = field(default_factory=list)
+    #: Instances that each launch asked for, by its token.
+    asked: dict[str, int] = field(default_factory=dict)
     #: Everything that ever was: id -> the machine.
     ever: dict[str, Machine] = field(default_factory=dict)
     _armed: list[list[Any]] = field(default_factory=list)
@@ -255,6 +257,7 @@ class Account:
         text = body.decode() if isinstance(body, bytes) else str(body)
         if service == "ec2":
             form = dict(parse_qsl(text, keep_blank_values=True))
+            self._note_launch(form)
             self._ec2._lag_s = max(
                 (lag for begins, ends, lag in self.lags if begins <= self.now() < ends), default=0
             )
@@ -286,6 +289,13 @@ class Account:
             assert service == "savingsplans", f"{service} {action}"
             found = self._commitments.answer(ROUTES[action], body)
         return _response(request, 200, json.dumps(found).encode(), "application/json")
+
+    def _note_launch(self, form: Mapping[str, str]) -> None:
+        """Keep how many a launch asked for when it was first sent."""
+        count = form.get("TargetCapacitySpecification.TotalTargetCapacity", form.get("MaxCount"))
+        keys = [key for key, value in form.items() if key.endswith(".Key") and value == "mark:token"]
+        if count is not None and keys:
+            self.asked.setdefault(form[keys[0].removesuffix("Key") + "Value"], int(count))
 
     def _objects(self, action: str, request: Any) -> AWSResponse:
         key = urlsplit(request.url).path

@@ -9,7 +9,7 @@
 
 Instances in a capacity reservation, and what it keeps free, are usage on demand that the others cover, too (EC2
 user guide, "Capacity Reservation pricing and billing"). What they leave of it is paid whether it is used or not: a
-commitment without a discount. A launch goes to its zone first.
+commitment without a discount. A launch goes to its zone first; one whose zone is not known counts as there.
 
 What none covers is paid on demand, and what no usage takes of a commitment is paid all the same. Where the zone of
 usage is not known, it counts as spread evenly over `Commitments.zones`.
