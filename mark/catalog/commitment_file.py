@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -50,7 +51,7 @@ Discount = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _zone(text: str) -> str:
-    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", text):
+    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d(-[a-z]+-\d)?[a-z]", text):
         raise PydanticCustomError("zone", "should be a zone's name, such as us-east-1a")
     return text
 
@@ -157,7 +158,8 @@ class CommitmentFile(Entry):
             capacity_reservations=tuple(entry.to_domain() for entry in self.capacity_reservations),
         )
         check_names(found)
-        return found.share(self.share)
+        kept = found.capacity_reservations  # their counts are of places that the service may use
+        return replace(found.share(self.share), capacity_reservations=kept)
 
 
 def file_of(owned: Commitments) -> dict[str, object]:

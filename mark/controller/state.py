@@ -36,6 +36,8 @@ class Requested:
     total: int
     #: When it was ordered, epoch seconds.
     at: float
+    #: Zone in whose reserved capacity it was to go; empty for any other.
+    reserved_in: str = ""
     #: Instances that have appeared.
     seen: int = 0
     #: Instances that never will.
@@ -115,6 +117,8 @@ class State:
     #: Until when (epoch seconds) an offering that a guardrail cut is not asked for, by name. It stays in the plan:
     #: the limit is the service's, and another offering would meet it as well.
     guardrail_holds: tuple[tuple[str, float], ...] = ()
+    #: Until when reserved capacity that refused a launch is taken for gone, by offering and zone.
+    reserved_backoff: tuple[PoolBackoff, ...] = ()
     #: Instances beyond the plan that the SLO monitor launched and that are not drained yet.
     slo_boosts: tuple[SloBoost, ...] = ()
     #: When the last window that the SLO monitor judged was closed, epoch seconds.
@@ -157,6 +161,7 @@ class State:
             [(name,) for name, _ in self.service_time_ratios],
             [(pool.offering,) for pool in self.spot_pools],
             [(pool.offering, pool.zone) for pool in self.pool_backoff],
+            [(pool.offering, pool.zone) for pool in self.reserved_backoff],
             [(streak.offering, streak.zone) for streak in self.refusal_streaks],
             [(record.offering,) for record in self.launch_records],
         )

@@ -20,7 +20,7 @@ from mark.controller.limits.launch_breaker import LaunchRecord, note_launches
 from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.limits.quotas import with_quotas
 from mark.controller.limits.refusals import back_off, count_refusals, without_refused_pools
-from mark.controller.limits.reserved_capacity import into_reserved, reserved_room
+from mark.controller.limits.reserved_capacity import into_reserved, reserved_backoff, reserved_room
 from mark.controller.limits.spending_limit import apply_spending_limit
 from mark.controller.limits.spot_breaker import SpotPool, note_interruptions, trusted_again
 from mark.controller.policy import ControllerPolicy
@@ -136,6 +136,7 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
         pool_backoff=pools,
         refusal_streaks=streaks,
         guardrail_holds=_guardrail_holds(state, seen, policy),
+        reserved_backoff=reserved_backoff(state, seen, policy),
         refused_wakes=_refused_wakes(state, seen),
         slo_boosts=_slo_boosts(state, seen),
         service_time_ratios=state.service_time_ratios if ratios is None else ratios,
@@ -460,7 +461,14 @@ def _pings(seen: Observation, policy: ControllerPolicy, tokens: Tokens) -> list[
 def _remember(state: State, seen: Observation, orders: tuple[Order, ...]) -> State:
     """Launches just ordered are requested until they are seen."""
     asked = tuple(
-        Requested(token=o.token, offering=o.offering, role=o.role, total=o.count, at=seen.now)
+        Requested(
+            token=o.token,
+            offering=o.offering,
+            role=o.role,
+            total=o.count,
+            at=seen.now,
+            reserved_in=o.reserved_in,
+        )
         for o in orders
         if isinstance(o, Launch)
     )

@@ -22,6 +22,8 @@ class Launch:
     equivalents: tuple[str, ...] = ()
     #: Pools, as offering and zone, that are left out: they were refused lately.
     without: tuple[tuple[str, str], ...] = ()
+    #: Zone in whose reserved capacity they have a place; empty for a launch like any other.
+    reserved_in: str = ""
     #: The model's version that they serve; empty where versions are not told apart.
     version: str = ""
     kind: Literal["launch"] = "launch"

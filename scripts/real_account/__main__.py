@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from mark.config.settings import load_settings
 from mark.domain.errors import MarkError, Misconfigured
 from scripts.real_account.run import Run, Way, telling_how_to_end
@@ -19,8 +21,8 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="where the run keeps what it does")
     parser.add_argument("--config", type=Path, default=Path("mark.yaml"), help="your settings, at the first run")
     asked = parser.parse_args()
-    run = Run(asked.folder, Way())
     try:
+        run = Run(asked.folder, Way())
         if asked.what == "bill":
             print(run.bill())
             return 0
@@ -32,7 +34,7 @@ def main() -> int:
     except Misconfigured as error:
         print(error, file=sys.stderr)
         return 2
-    except (MarkError, subprocess.CalledProcessError) as error:
+    except (MarkError, subprocess.CalledProcessError, BotoCoreError, ClientError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -105,10 +105,10 @@ def interrupt(fis: Any, role: str, service: str, *, sleep: Callable[[float], Non
         for _ in range(TRIES):
             begun = fis.start_experiment(clientToken=secrets.token_hex(16), experimentTemplateId=made)
             state = begun["experiment"]["state"]
-            while state["status"] in ("pending", "initiating"):
+            while state["status"] not in ("completed", "stopped", "failed"):
                 sleep(1.0)
                 state = fis.get_experiment(id=begun["experiment"]["id"])["experiment"]["state"]
-            if state["status"] != "failed":
+            if state["status"] == "completed":
                 return ""
             if "role" not in state.get("reason", ""):
                 break

@@ -82,13 +82,21 @@ class Run:
     def __init__(self, folder: Path, way: Way, *, address: str | None = None) -> None:
         self.folder, self._way, self._address = folder, way, address
         self.config, self._file = folder / "settings.json", folder / "state.json"
-        known = json.loads(self._file.read_text(encoding="utf-8")) if self._file.is_file() else {}
+        known = self._known()
         #: When it began, by this machine's clock.
         self.began_at: float = known.get("began_at", time.time())
         #: Steps that are done: when each began and ended.
         self.done: dict[str, tuple[float, float]] = known.get("done", {})
         #: What steps found.
         self.found: dict[str, Any] = known.get("found", {})
+
+    def _known(self) -> dict[str, Any]:
+        if not self._file.is_file():
+            return {}
+        try:
+            return dict(json.loads(self._file.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise Misconfigured(f"{self._file} cannot be read ({error}): take another folder") from error
 
     # The steps.
 
@@ -287,7 +295,7 @@ class Run:
                 whose, tags = f"what bears the tag {SERVICE}", {SERVICE: settings.service.name}
                 billed, estimated = usd_by_usage(aws, since, until, tags)
                 if not sum(billed.values()):
-                    whose = f"the whole account, since {SERVICE} was no active cost allocation tag"
+                    whose = f"the whole account, for nothing bears {SERVICE} as an active cost allocation tag"
                     billed, estimated = usd_by_usage(aws, since, until, {})
             except RetryLater as error:
                 raise RetryLater(f"{unknown} ({error})") from error

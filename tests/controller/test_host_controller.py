@@ -293,3 +293,16 @@ def test_an_instance_at_risk_serves_on_where_no_other_can_be_launched() -> None:
         cloud.facts.append(LaunchRefused(token="", offering=ON_DEMAND.name, count=1, cause=refused, at=now))
     assert hosts.loaded("i-0") == set(MODELS)
     assert [item.state for item in cloud.instances] == [InstanceState.READY]
+
+
+def test_a_pause_ends_an_instance_at_risk_like_any_other() -> None:
+    cloud, hosts, limits = FakeCloud(), FakeHosts(), [SpendingLimit.NONE]
+    found = controller(cloud, hosts, limits=limits)
+    found.decide(0.0)
+    cloud.boot()
+    found.tick(5.0)
+    cloud.facts.append(RebalanceAdvised(instance="i-0", at=60.0))
+    limits.append(SpendingLimit.PAUSE)
+    for now in (60.0, 130.0):
+        found.tick(now, was_lost=True)
+    assert [item.state for item in cloud.instances] == [InstanceState.DRAINING]

@@ -211,7 +211,7 @@ def test_a_load_is_answered_in_time_and_status_counts_it(live: Rig) -> None:
     before = model_status(live, "inception-v3")
     with core_waits() as waits:
         load = live.ask("load", "--rate", "20", "--duration", "4")
-    assert set(load) == {"sent", "answered", "in_flight", "attained", "latency_ms", "by", "errors"}
+    assert set(load) == {"sent", "answered", "in_flight", "attained", "latency_ms", "by", "errors", "variants"}
     assert load["sent"] == load["answered"] == sum(load["by"].values())
     assert 50 <= load["sent"] <= 120
     assert load["errors"] == {"retried": 0}

@@ -270,9 +270,13 @@ class HostController:
         self._place(now)
         is_booting = any(name not in self._ready for name in self._wanted)
         kept = {host.name for host in there}
-        is_replaced = not refused and all(host.name for host in hosts)
+        placed_models = {tenant.model for host in there for tenant in host.placed}
+        lacks = limit is not SpendingLimit.PAUSE and (refused or len(there) < len(hosts))
         surplus = tuple(
-            name for name, item in staying.items() if name not in kept and (is_replaced or not item.at_risk)
+            name
+            for name, item in staying.items()
+            if name not in kept
+            and not (item.at_risk and lacks and not placed_models.issuperset(self._models_on(name)))
         )
         left = self._give_up(surplus, now) if surplus and not is_booting else surplus
         waits = (*self._refused_until.values(), *self._refused_in.values())

@@ -1,6 +1,8 @@
 """Capacity that the account has reserved: a launch into it has its place, whatever was refused lately. Pure.
 
 Such a launch is an order of its own, in the reservation's zone. What is beyond it goes the way of all launches.
+One that is refused says that its place is gone, to another of the account or with the reservation: it is taken for
+gone until a back-off is over.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
-from mark.controller.state import Observation, State, Tokens
+from mark.controller.state import Observation, PoolBackoff, State, Tokens
 from mark.domain.fleet import InstanceState
 from mark.domain.offering import ANY_ZONE, Market
-from mark.domain.orders import Launch, Order
+from mark.domain.orders import Launch, LaunchRefused, Order
 
 Room = dict[tuple[str, str], int]
 """Launches that reserved capacity has a place for, by offering and zone."""
@@ -24,6 +26,7 @@ def reserved_room(state: State, seen: Observation, policy: ControllerPolicy) -> 
     owned = policy.commitments if state.commitments is None else state.commitments
     kept = owned.active_at(policy.clock_at + seen.now).capacity_reservations if owned else ()
     found: Room = {}
+    gone = {(pool.offering, pool.zone) for pool in state.reserved_backoff if pool.until > seen.now}
     for offering in {item.name: item for item in policy.known_offerings}.values() if kept else ():
         places = Counter[str]()
         for item in kept:
@@ -41,9 +44,20 @@ def reserved_room(state: State, seen: Observation, policy: ControllerPolicy) -> 
             left = max(0, count - taken[zone])
             ahead = min(left, coming)
             coming -= ahead
-            if left > ahead:
+            if left > ahead and (offering.name, zone) not in gone:
                 found[offering.name, zone] = left - ahead
     return found
+
+
+def reserved_backoff(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[PoolBackoff, ...]:
+    """Reserved capacity that is taken for gone, after the refusals of a tick."""
+    found = {(pool.offering, pool.zone): pool for pool in state.reserved_backoff if pool.until > seen.now}
+    meant_for = {item.token: item.reserved_in for item in state.requested}
+    for fact in seen.facts:
+        if isinstance(fact, LaunchRefused) and (zone := meant_for.get(fact.token)):
+            until = seen.now + policy.unavailable_s
+            found[fact.offering, zone] = PoolBackoff(offering=fact.offering, zone=zone, until=until)
+    return tuple(pool for _, pool in sorted(found.items()))
 
 
 def room_by_offering(room: Room) -> Counter[str]:
@@ -74,6 +88,7 @@ def into_reserved(
                         count=count,
                         equivalents=(),
                         without=elsewhere,
+                        reserved_in=zone,
                         reason=f"{order.reason}; in reserved capacity of {zone}",
                     )
                 )

@@ -11,7 +11,7 @@ from mark.controller.limits.reserved_capacity import reserved_room
 from mark.controller.state import PoolBackoff, State
 from mark.domain.commitments.owned import CapacityReservation, Commitments
 from mark.domain.fleet import Instance
-from mark.domain.orders import Launch
+from mark.domain.orders import Launch, LaunchRefused, RefusalCause
 from tests.controller.builders import POLICY, SMALL, Stepped, instances, launched, plan, seen
 
 ZONES = ("us-east-1a", "us-east-1b")
@@ -50,6 +50,19 @@ def test_what_is_beyond_it_is_launched_elsewhere_and_leaves_out_what_was_refused
         (3, ((SMALL.name, ZONES[0]),)),
     ]
     assert len({one.token for one in orders}) == 2
+
+
+def test_a_place_that_is_gone_is_not_asked_for_again_and_others_are_launched_meanwhile() -> None:
+    made = Stepped(policy(kept(3.0)))
+    (order,) = made.see(seen(10.0, wanted=plan(small=3)))
+    assert isinstance(order, Launch)
+    assert order.reserved_in == ZONES[0]
+    refused = LaunchRefused(
+        token=order.token, offering=SMALL.name, count=3, cause=RefusalCause.CAPACITY, at=20.0, zone=ZONES[0]
+    )
+    (again,) = made.see(seen(70.0, facts=(refused,), wanted=plan(small=3)))
+    assert isinstance(again, Launch)
+    assert (again.count, again.reserved_in, again.without) == (3, "", ((SMALL.name, ZONES[0]),))
 
 
 def test_a_reservation_that_has_ended_holds_nothing() -> None:
