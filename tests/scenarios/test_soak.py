@@ -1,9 +1,9 @@
 """Days of a service, each of its ticks: what it keeps stays within its limits, and its bill is AWS's.
 
 Beside the load of each day: spot instances are taken back, a controller follows another each day and a half, the
-system's clock is set by an hour, prices move, deploys renew what instances run. Segments of the journal are so short
-that a day fills some, as it does in a week. A day has 1,440 ticks and takes some 35 s of a core: `MARK_SOAK_DAYS=30`
-for a month. Memory and files must be flat from day 2 on, in a month from day 10.
+system's clock is set by an hour, prices move, deploys renew what instances run. Segments of the journal are so
+short that a day fills some, as it does in a week. A day has 1,440 ticks and takes some 35 s of a core:
+`MARK_SOAK_DAYS=30` for a month. Memory and files must be flat from day 2 on, in a month from day 10.
 """
 
 from __future__ import annotations
