@@ -1,4 +1,4 @@
-"""What `simulate` gives: finished runs, their verdict, document, table and figures."""
+"""Results of `simulate`: finished runs, their verdict, document, table and figures."""
 
 from __future__ import annotations
 

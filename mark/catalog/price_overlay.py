@@ -1,4 +1,4 @@
-"""What an account pays for instance types where that is not AWS's list price. Pure.
+"""Prices that an account pays for instance types where they are not AWS's list prices. Pure.
 
 As Karpenter's NodeOverlay: an overlay names types and markets, and sets or adjusts their price. Where several
 match, the one of the greatest weight holds alone; they do not add up. Two of one weight must not match the same.

@@ -11,7 +11,7 @@ from mark.domain.offering import Offering
 
 
 def chosen_prices(settings: Settings) -> PriceSnapshot:
-    """What the account pays. Misconfigured for an overlay that matches no type, clashes or leaves no price."""
+    """The account's prices. Misconfigured for an overlay that matches no type, clashes or leaves no price."""
     listed, overlays = load_prices(settings.prices), price_overlays(settings)
     match_each(overlays, sorted(listed.names))
     return overlay_prices(listed, overlays)

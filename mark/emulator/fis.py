@@ -29,7 +29,7 @@ LEAST_S, MOST_S = 120.0, 900.0
 MOST_TARGETS = 5
 """Spot instances of one action (FIS quotas)."""
 NEEDED, FINDS = "ec2:SendSpotInstanceInterruptions", "ec2:DescribeInstances"
-"""What a role must allow: to interrupt a target, and to find targets by their tags."""
+"""Rights that a role must give: to interrupt a target, and to find targets by their tags."""
 _DURATION = re.compile(r"PT(?:(\d+)M)?(?:(\d+)S)?")
 _SELECTION = re.compile(r"ALL|COUNT\(([1-9]\d*)\)|PERCENT\(([1-9]\d?|100)\)")
 _TEMPLATE, _EXPERIMENT = (

@@ -1,4 +1,4 @@
-"""What the run asks of the account beside `mark`'s own commands: interruptions, cold starts, the journal."""
+"""Calls of the run to the account beside `mark`'s own commands: interruptions, cold starts, the journal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOLD_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColdStarts:
-    """How much later calls were that started cold, seconds; and what all of them used."""
+    """Delays of calls that started cold, seconds; and what all calls used."""
 
     later_s: tuple[float, ...]
     calls: int

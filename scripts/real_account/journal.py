@@ -1,4 +1,4 @@
-"""What the journal of a run says: times of launches, wakes and notices, and what its fleet used. Pure."""
+"""Readings of a run's journal: times of launches, wakes and notices, and what its fleet used. Pure."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _change(item: _Seen, state: str, at: float) -> None:
 
 
 def expected_usd(usage: FleetUsage, footprint: Footprint, duration_s: float) -> dict[Part, float]:
-    """What a fleet's use and all that stood around it for so long should cost. Lambda is no part of it."""
+    """Expected cost of a fleet's use and of all that stood around it for so long, without Lambda."""
     found = dict.fromkeys(Part, 0.0)
     lines = bill_fleet(
         usage,

@@ -66,7 +66,7 @@ def mark(*words: str) -> Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How the service gets into the account and out of it, and its settings from those that are given."""
+    """Way of the service into the account and out of it, and its settings from those that are given."""
 
     check: Command = field(default_factory=lambda: mark("doctor"))
     deploy: Command = field(default_factory=lambda: mark("deploy"))
@@ -197,7 +197,7 @@ class Run:
             self._settle(aws, route, warned + 1)
 
     def _keep_journal(self, aws: Aws, route: Route) -> None:
-        """What controllers wrote until the fleet was gone."""
+        """Copy the journal, once the fleet is gone."""
         until = time.time() + REPLACE_S
         while (
             (lines := self._lines(aws, route)) and _ticks(lines)[-1].seen.fleet.instances and time.time() < until

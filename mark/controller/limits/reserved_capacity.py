@@ -25,9 +25,11 @@ def reserved_room(state: State, seen: Observation, policy: ControllerPolicy) -> 
     """The places that neither instances nor launches on their way take."""
     owned = policy.commitments if state.commitments is None else state.commitments
     kept = owned.active_at(policy.clock_at + seen.now).capacity_reservations if owned else ()
+    if not kept:
+        return {}
     found: Room = {}
     gone = {(pool.offering, pool.zone) for pool in state.reserved_backoff if pool.until > seen.now}
-    for offering in {item.name: item for item in policy.known_offerings}.values() if kept else ():
+    for offering in {item.name: item for item in policy.known_offerings}.values():
         places = Counter[str]()
         for item in kept:
             zone = next((zone for zone in policy.zones if item.is_in(zone)), item.zone)

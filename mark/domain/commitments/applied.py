@@ -92,7 +92,7 @@ def _applied(owned: Commitments, usages: tuple[Usage, ...]) -> Applied:
 
 
 def beside_capacity(owned: Commitments) -> Commitments:
-    """What capacity reservations leave of the other commitments, which cover them used or not."""
+    """The other commitments, as far as capacity reservations leave them, which cover them used or not."""
     if not owned.capacity_reservations:
         return owned
     others = replace(owned, capacity_reservations=())
