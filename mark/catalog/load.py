@@ -251,12 +251,11 @@ def _read_profiles(named: Path | str) -> tuple[Profile, ...]:
 
 
 def _dip_warnings(profile: Profile) -> list[str]:
+    dips = ", ".join(f"{point.batch} ({point.latency_s * 1000:.4g} ms)" for point in profile.dips())
+    if not dips:
+        return []
     where = f"{profile.model} on {profile.instance_type}"
-    return [
-        f"{where}: a batch of {point.batch} takes {point.latency_s * 1000:.4g} ms, "
-        f"over 5 % less than a smaller one; plans use {profile.latency_s(point.batch) * 1000:.4g} ms"
-        for point in profile.dips()
-    ]
+    return [f"{where}: batches of {dips} took over 5 % less than a smaller one; plans use the smaller one's time"]
 
 
 def _unstable_warnings(profile: Profile) -> list[str]:
