@@ -253,8 +253,12 @@ class Experiment:
         if key not in self._tuned:
             past = self.before(policy)
             plain = replace(overrides, forecaster=None)  # no autoscaler looks ahead, and some take long to train
-            trials = []
+            trials: list[Trial] = []
+            of_one: dict[Setting, Trial] = {}  # by the setting without its utilisation
             for number, setting in enumerate(settings):
+                if (same := of_one.get(replace(setting, utilisation=1.0))) is not None:
+                    trials.append(replace(same, setting=setting))
+                    continue
 
                 def report(_label: str, share: float, done: int = number) -> None:
                     progress(f"tuning {policy} on the load before the run", (done + share) / len(settings))
@@ -264,6 +268,9 @@ class Experiment:
                 # what is around the fleets of a service is there, whatever one of its models does
                 cost_usd = result.cost.serving if policy in PACKED else result.cost.total
                 trials.append(Trial(setting=setting, cost_usd=cost_usd, attained=result.attained))
+                if result.launches == 1 and result.minutes.ready.sum(axis=1).max() <= 1:
+                    # one instance is the least there is: a higher utilisation asks for no more
+                    of_one[replace(setting, utilisation=1.0)] = trials[-1]
             best = choose(trials, self.spec.slo.target)
             self._tuned[key] = TunedSetting(trial=best, replays=len(trials), load_s=past.scenario.duration_s)
         return self._tuned[key]
