@@ -76,10 +76,13 @@ class Sharer:
         return self.overflow is not None and self.overflow.latency_s <= self.slo.latency_s
 
     def may_use(self, offering: Offering) -> bool:
-        """True where it may share such an instance: it fits, and what happens when that is lost is covered."""
+        """True where it may share such an instance: it fits, and what happens when that is lost is covered.
+
+        A batch of requests of unlike sizes has no time that its neighbours could be told.
+        """
         kind = offering.instance_type
         is_whole = kind.credits is None and offering.profile.parallelism.replicas == 1
-        fits = is_whole and self.model.memory_gib <= memory_gib(kind)
+        fits = is_whole and self.model.sizes is None and self.model.memory_gib <= memory_gib(kind)
         return fits and not self.alone and (self.has_backup or offering.market is Market.ON_DEMAND)
 
 
