@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,29 @@ def test_its_pods_are_on_the_nodes_of_all_and_a_multi_model_endpoint_refuses_it(
     tracked = Overrides(setting=Setting(rule="target-tracking", utilisation=0.5))
     with pytest.raises(Misconfigured, match="of one item"):
         replay_service(members, "sagemaker-mme", kernels=(kernel, device_kernel), overrides=tracked)
+
+
+def test_it_shares_the_accounts_calls_of_lambda(device_kernel: DeviceKernel) -> None:
+    """Six at once, where each of two models has four in the mean."""
+    given = [
+        engine_setup(
+            plain_kernel(),
+            arrivals := poisson(8.0, 60.0, seed),
+            overflow=replace(lambda_offering(latency_s=0.5), concurrency=6),
+            duration_s=60.0,
+            seed=seed,
+            sizes=np.ones(arrivals.size, int).tolist() if sized else None,
+        )
+        for seed, sized in ((1, False), (2, True))
+    ]
+    plane = SharedPlane(device_kernel, given)
+    engines = [plane.engines[0], plane.apart[1]]
+    for until in range(1, 61):
+        assert plane.run_until(float(until)) is None
+        assert sum(engine.calls for engine in engines) <= 6
+    alone = Engine(given[1])
+    alone.run_until(60.0)
+    assert engines[1].throttled() > 2 * alone.throttled()
 
 
 def test_windows_that_missed_stop_all_in_the_order_of_time(device_kernel: DeviceKernel) -> None:

@@ -56,7 +56,8 @@ class SharedPlane:
         self._models = _stacked(self.engines)
         for engine in self.engines:
             engine.use(self._models)
-        self._devices.marks.concurrency = self._models.rules.concurrency.max()
+        self._most_calls = max(engine.most_calls for engine in (*self.engines, *self.apart.values()))
+        self._devices.marks.concurrency = self._most_calls
 
     def run_until(self, until: float) -> int | None:
         """Run to `until`, or until the window of a model's SLO monitor missed: that model's number.
@@ -64,14 +65,23 @@ class SharedPlane:
         Until its own next event nothing changes for a model that shares nothing: it may be ahead of the others.
         """
         for number, engine in self.apart.items():
-            if number not in self._missed_at and engine.now < until and engine.run_until(until) < until:
-                self._missed_at[number] = engine.now
+            if number not in self._missed_at and engine.now < until:
+                engine.most_calls = self._calls_beside(engine)
+                if engine.run_until(until) < until:
+                    self._missed_at[number] = engine.now
+        if self.apart:
+            self._devices.marks.concurrency = self._calls_beside(*self.engines)
         first_at, first = min(((at, number) for number, at in self._missed_at.items()), default=(math.inf, 0))
         missed = self._run_shared(min(until, first_at))
         if missed is not None or first_at > until:
             return missed
         del self._missed_at[first]
         return first
+
+    def _calls_beside(self, *engines: Engine) -> int:
+        """Calls of Lambda that the others leave of the account's, as of where each of them is."""
+        others = (one for one in (*self.engines, *self.apart.values()) if one not in engines)
+        return max(0, self._most_calls - sum(one.calls for one in others))
 
     def _run_shared(self, until: float) -> int | None:
         while self.now < until:
