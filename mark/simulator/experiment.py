@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,6 +47,7 @@ HOUR_S = 3600.0
 Progress = Callable[[str, float], None]
 """Called with what is done and the share of it."""
 BuildForecaster = Callable[[str, ForecasterSetup], Forecaster]
+Given = TypeVar("Given", YardstickInput, Sequence[YardstickInput])
 OpenJournal = Callable[[Header], AbstractContextManager[Journal]]
 
 
@@ -346,7 +347,7 @@ class Experiment:
         )
 
 
-def feasible_usd(solve: Callable[[YardstickInput], float], given: YardstickInput) -> float | None:
+def feasible_usd(solve: Callable[[Given], float], given: Given) -> float | None:
     """A yardstick; None where no fleet could serve the load."""
     try:
         return solve(given)

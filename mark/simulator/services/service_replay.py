@@ -53,6 +53,12 @@ class Member:
     #: Multiplies what its instances save, where models compete for the service's cap.
     weight: float = 1.0
 
+    @property
+    def shares(self) -> bool:
+        """False where it keeps a fleet of its own: it is told to, or has variants or requests of many sizes."""
+        spec = self.experiment.spec.model
+        return not self.alone and spec.sizes is None and self.experiment.assembly.variants is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReplay:
@@ -366,6 +372,6 @@ def _sharer(member: Member, ready: Ready) -> Sharer:
         offerings=experiment.supply.offerings,
         overflow=ready.bundle.controller.overflow,
         team=member.team,
-        alone=member.alone or ready.bundle.variants is not None,
+        alone=not member.shares,
         crossing_usd=ready.bundle.controller.crossing_usd,
     )
