@@ -440,6 +440,7 @@ class Engine:
 
     @most_calls.setter
     def most_calls(self, count: int) -> None:
+        """Change it, as others of the account have calls in flight."""
         self._rules.concurrency = count
 
     def throttled(self) -> int:
