@@ -11,7 +11,7 @@ A profile file is what `mark profile` writes and what a config names beside the 
 `evidence` is measured, stand-in (measured on `machine`, used for another type), published or assumed; an
 assumed profile must state its `formula`, a stand-in its `machine`. `accuracy` is the share of items that a
 variant answers right. The times hold for `replicas` of the model with `threads` each: one where neither is
-stated. `also_measured` has others, for the reader. Batches rise; `unstable_batches` are those whose median was
+stated. `also_measured` has others. Batches rise; `unstable_batches` are those whose median was
 not yet known well when the time was up. The instance type `lambda` is Lambda, one request at a time. Latencies
 keep six decimals of a millisecond. A source that is left out is "not stated". Unknown keys are refused, and so
 is a key that stands twice; all mistakes of a file are named at once.

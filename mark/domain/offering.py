@@ -187,10 +187,12 @@ def of_type(offering: str, instance_type: str) -> str:
     return f"{instance_type}:{rest}" if colon and instance_type else offering
 
 
-def with_longest_batch(offering: Offering, items: int) -> Offering:
-    """The offering with batches of so many items at most."""
+def as_tenant(offering: Offering, items: int) -> Offering:
+    """The offering of a model on an instance that it shares: one replica, and batches of so many items at most."""
+    profile = offering.profile.of_one_replica
+    assert profile is not None, "it would not have been placed"
     policy = BatchPolicy(max_batch=items, max_wait_s=offering.batch.max_wait_s)
-    return replace(offering, batch=policy, capacity_rps=items / offering.profile.latency_s(items))
+    return replace(offering, profile=profile, batch=policy, capacity_rps=items / profile.latency_s(items))
 
 
 LAMBDA_PROFILED_GIB = 3.0

@@ -236,7 +236,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str, known: Mappin
         excuses=assembly.supply.excuses,
         assumed_rps=assumed_rps,
         team=entry.team if entry.sharing is Sharing.TEAM else "",
-        alone=entry.sharing is Sharing.ALONE,
+        alone=entry.sharing is Sharing.ALONE or assembly.spec.model.sizes is not None,
     )
 
 

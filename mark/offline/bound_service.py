@@ -41,8 +41,9 @@ def bound_service(settings: Settings, *, as_json: bool, load_of: LoadOf = record
     show_prose(
         f"floor {format_cost(bound.floor_usd)}: no run in which every model keeps its objective serves for less, "
         "whoever shares what. It pays for the time that batches take, and for no idle time.",
-        f"apart {format_cost(bound.reference_usd)}: the least that serves every request in time with the traces "
-        "known in advance, by fleets that share nothing, without queueing and standbys.",
+        f"reference {format_cost(bound.reference_usd)}: the least that serves every request at once with the "
+        "traces known in advance, in whole instances that models share, of one type for all that run on it.",
+        f"apart {format_cost(bound.apart_usd)}: the same by fleets that share nothing, in fractions of instances.",
     )
     for name in _unservable(bound.models):
         show_prose(f"{name}: no fleet serves all of its requests in time, and it has no Lambda in time.")
@@ -81,6 +82,9 @@ class BoundServiceDocument(TypedDict):
     seed: int
     #: Below the serving cost of every run in which each model keeps its objective; null where one has no floor.
     floor_usd: float | None
+    #: Every request served at once with the traces known, in whole instances that models share, of one type for
+    #: all that run on it; null where one model cannot be served.
+    reference_usd: float | None
     #: The sum of the models' references, without sharing; null where one has none.
     reference_apart_usd: float | None
     models: list[ModelBoundObject]
@@ -100,7 +104,8 @@ def bound_service_document(
         "world": str(models[0].spec.world.name),
         "seed": settings.seed,
         "floor_usd": bound.floor_usd,
-        "reference_apart_usd": bound.reference_usd,
+        "reference_usd": bound.reference_usd,
+        "reference_apart_usd": bound.apart_usd,
         "models": [
             {
                 "model": part.model,

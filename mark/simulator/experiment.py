@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,6 +47,7 @@ HOUR_S = 3600.0
 Progress = Callable[[str, float], None]
 """Called with what is done and the share of it."""
 BuildForecaster = Callable[[str, ForecasterSetup], Forecaster]
+Given = TypeVar("Given", YardstickInput, Sequence[YardstickInput])
 OpenJournal = Callable[[Header], AbstractContextManager[Journal]]
 
 
@@ -253,8 +254,12 @@ class Experiment:
         if key not in self._tuned:
             past = self.before(policy)
             plain = replace(overrides, forecaster=None)  # no autoscaler looks ahead, and some take long to train
-            trials = []
+            trials: list[Trial] = []
+            of_one: dict[Setting, Trial] = {}  # by the setting without its utilisation
             for number, setting in enumerate(settings):
+                if (same := of_one.get(replace(setting, utilisation=1.0))) is not None:
+                    trials.append(replace(same, setting=setting))
+                    continue
 
                 def report(_label: str, share: float, done: int = number) -> None:
                     progress(f"tuning {policy} on the load before the run", (done + share) / len(settings))
@@ -264,6 +269,9 @@ class Experiment:
                 # what is around the fleets of a service is there, whatever one of its models does
                 cost_usd = result.cost.serving if policy in PACKED else result.cost.total
                 trials.append(Trial(setting=setting, cost_usd=cost_usd, attained=result.attained))
+                if result.launches == 1 and result.minutes.ready.sum(axis=1).max() <= 1:
+                    # one instance is the least there is: a higher utilisation asks for no more
+                    of_one[replace(setting, utilisation=1.0)] = trials[-1]
             best = choose(trials, self.spec.slo.target)
             self._tuned[key] = TunedSetting(trial=best, replays=len(trials), load_s=past.scenario.duration_s)
         return self._tuned[key]
@@ -339,7 +347,7 @@ class Experiment:
         )
 
 
-def feasible_usd(solve: Callable[[YardstickInput], float], given: YardstickInput) -> float | None:
+def feasible_usd(solve: Callable[[Given], float], given: Given) -> float | None:
     """A yardstick; None where no fleet could serve the load."""
     try:
         return solve(given)

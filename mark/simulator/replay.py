@@ -141,7 +141,7 @@ def replay(
     if nodes is not None:
         nodes.begin()
     while engine.now < run.end_s:
-        if run.note_minute():
+        if run.note_minute(engine.now):
             if is_steered(engine, scenario.footprint):
                 engine.let_in(steered_shares(run.pulls, scenario.entry_zones))
             progress((engine.now - scenario.start_s) / scenario.duration_s)
@@ -442,9 +442,9 @@ class ModelReplay:
         if self._own is not None:
             self._own.close()
 
-    def note_minute(self) -> bool:
+    def note_minute(self, now: float) -> bool:
         """Note what serves, once a minute; whether it was time to."""
-        if self._engine.now < self._next_minute:
+        if now < self._next_minute:
             return False
         self._note_ready(self._minute)
         self._minute, self._next_minute = self._minute + 1, self._next_minute + UNIT_S

@@ -6,7 +6,6 @@ early, it says how to go on and how to remove the service. After `MEASURE_S` not
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -19,7 +18,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, Field
 
 from mark.aws.costs import usd_by_usage
 from mark.aws.ec2.tags import SERVICE
@@ -76,25 +76,41 @@ class Way:
     )
 
 
+class Found(BaseModel):
+    """What the steps measured."""
+
+    #: Answers of instances under load, and of a function that started anew, seconds.
+    instance_s: list[float] = []
+    cold_s: list[float] = []
+    #: What calls of the function cost, USD.
+    lambda_usd: float = 0.0
+    #: Requests under load by step, and by who answered.
+    answers: dict[str, dict[str, int]] = {}
+
+
+class RunState(BaseModel):
+    """The file of a run."""
+
+    #: By this machine's clock.
+    began_at: float = Field(default_factory=time.time)
+    #: Steps that are done: when each began and ended.
+    done: dict[str, tuple[float, float]] = {}
+    found: Found = Found()
+
+
 class Run:
     """A run in a folder, with what it did so far."""
 
     def __init__(self, folder: Path, way: Way, *, address: str | None = None) -> None:
         self.folder, self._way, self._address = folder, way, address
         self.config, self._file = folder / "settings.json", folder / "state.json"
-        known = self._known()
-        #: When it began, by this machine's clock.
-        self.began_at: float = known.get("began_at", time.time())
-        #: Steps that are done: when each began and ended.
-        self.done: dict[str, tuple[float, float]] = known.get("done", {})
-        #: What steps found.
-        self.found: dict[str, Any] = known.get("found", {})
+        self.state = self._known()
 
-    def _known(self) -> dict[str, Any]:
+    def _known(self) -> RunState:
         if not self._file.is_file():
-            return {}
+            return RunState()
         try:
-            return dict(json.loads(self._file.read_text(encoding="utf-8")))
+            return RunState.model_validate_json(self._file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise Misconfigured(f"{self._file} cannot be read ({error}): take another folder") from error
 
@@ -121,24 +137,23 @@ class Run:
         self._step("destroy", lambda: self._way.destroy(self.config))
 
     def _step(self, name: str, do: Callable[[], object]) -> None:
-        if name in self.done:
+        if name in self.state.done:
             return
         print(f"{name} ...", flush=True)
         began = time.time()
         do()
-        self.done[name] = began, time.time()
+        self.state.done[name] = began, time.time()
         self._write()
 
     def _measure(self, name: str, do: Callable[[], object]) -> None:
         """A step that is left out when its time is over."""
-        if time.time() < self.began_at + MEASURE_S:
+        if time.time() < self.state.began_at + MEASURE_S:
             self._step(name, do)
-        elif name not in self.done:
+        elif name not in self.state.done:
             print(f"{name}: left out, {MEASURE_S / 60:.0f} minutes are over")
 
     def _write(self) -> None:
-        state = {"began_at": self.began_at, "done": self.done, "found": self.found}
-        self._file.write_text(json.dumps(state, indent=1), encoding="utf-8")
+        self._file.write_text(self.state.model_dump_json(indent=1), encoding="utf-8")
 
     def _answer(self, route: Route) -> None:
         until = time.time() + ANSWER_S
@@ -150,12 +165,12 @@ class Run:
     def _load(self, route: Route) -> None:
         with _load(route) as found:
             time.sleep(LOAD_S)
-        self.found["instance_s"] = [ms / 1000 for by, ms in found if by in INSTANCES]
+        self.state.found.instance_s = [ms / 1000 for by, ms in found if by in INSTANCES]
         self._count("load", found)
 
     def _count(self, name: str, found: list[tuple[str, float]]) -> None:
         """Keep who answered, and say so."""
-        by = self.found.setdefault("answers", {})[name] = dict(Counter(by for by, _ in found))
+        by = self.state.found.answers[name] = dict(Counter(by for by, _ in found))
         print(f"  answered by: {', '.join(f'{who} {count}' for who, count in by.items()) or 'nobody'}")
 
     def _cold_starts(self, aws: Aws, settings: Settings) -> None:
@@ -164,8 +179,8 @@ class Run:
             print(f"  left out: {served.name} has no function (docs/deploy.md, A model on Lambda)")
             return
         cold = account.cold_starts(aws, served.function, COLD_CALLS)
-        self.found["cold_s"] = cold.later_s
-        self.found["lambda_usd"] = (
+        self.state.found.cold_s = list(cold.later_s)
+        self.state.found.lambda_usd = (
             cold.calls * served.overflow.usd_per_request + cold.gib_s * served.overflow.usd_per_gib_s
         )
 
@@ -244,7 +259,7 @@ class Run:
                 name="cold start of Lambda",
                 assumed=f"{cold_s:g} s",
                 where="LambdaOffering.cold_start_s",
-                measured_s=tuple(self.found.get("cold_s", ())),
+                measured_s=tuple(self.state.found.cold_s),
             ),
             Quantity(
                 name="spot notice to decision",
@@ -256,7 +271,7 @@ class Run:
                 name=f"answer of {answers[0].name if answers else 'an instance'}",
                 assumed=f"{answers[0].profile.latency_s(1):.3g} s" if answers else "",
                 where="its profile (`mark profile --on`)",
-                measured_s=tuple(self.found.get("instance_s", ())),
+                measured_s=tuple(self.state.found.instance_s),
             ),
             *(
                 Quantity(name=f"mark {name}", assumed=f"{most:g} s", where="docs/deploy.md", measured_s=took)
@@ -266,7 +281,7 @@ class Run:
         ]
 
     def _took(self, name: str) -> tuple[float, ...]:
-        return (self.done[name][1] - self.done[name][0],) if name in self.done else ()
+        return (self.state.done[name][1] - self.state.done[name][0],) if name in self.state.done else ()
 
     def report(self) -> str:
         """The table, and settings to paste; also written to the folder."""
@@ -280,13 +295,13 @@ class Run:
 
         Misconfigured where no run has come to its end here.
         """
-        if "destroy" not in self.done:
+        if "destroy" not in self.state.done:
             raise Misconfigured(f"{self.folder} holds no run that has ended: python -m scripts.real_account run")
         settings = load_settings(self.config, {})
         _, found = self.measured()
-        stood_s = self.done["destroy"][1] - self.done["deploy"][0]
+        stood_s = self.state.done["destroy"][1] - self.state.done["deploy"][0]
         expected = expected_usd(found.usage, footprint_of(settings), stood_s)
-        expected[Part.LAMBDA] = self.found.get("lambda_usd", 0.0)
+        expected[Part.LAMBDA] = self.state.found.lambda_usd
         since = _day(found.began_at - sum(self._took("deploy")))
         until = _day(found.ended_at) + timedelta(days=1)
         unknown = f"Cost Explorer does not know {since} yet: it takes one to two days, ask again then"
@@ -359,7 +374,7 @@ def telling_how_to_end(run: Run) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if run.config.is_file() and "destroy" not in run.done:
+        if run.config.is_file() and "destroy" not in run.state.done:
             print("\nthe run has ended early", file=sys.stderr)
             print(f"go on:      python -m scripts.real_account run {run.folder}", file=sys.stderr)
             print(f"remove all: mark destroy --all --yes --config {run.config}", file=sys.stderr)

@@ -26,8 +26,9 @@ from mark.controller.hosts.sharing import (
 )
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments, PlanKind, ReservedInstances, SavingsPlan
 from mark.domain.demand import Demand
+from mark.domain.models.profile import AlsoMeasured, LatencyPoint, Parallelism
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import BurstCredits, Market
+from mark.domain.offering import BurstCredits, Market, as_tenant
 from tests.planner.builders import offering
 from tests.simulator.engines import batching, lambda_offering
 
@@ -189,6 +190,25 @@ def test_types_with_credits_and_types_of_one_model_are_not_shared() -> None:
     assert host_types([sharer("a", offerings=(burst,)), sharer("b", offerings=(burst,))]) == ()
     found = host_types([sharer("a", offerings=(LARGE,)), sharer("b")])
     assert [item.offering for item in found] == [LARGE.name]
+
+
+def test_a_model_shares_as_one_replica_where_that_was_measured() -> None:
+    """Alone it has two, for twice the requests/s."""
+    two = Parallelism(2, 1)
+    replicas = dataclasses.replace(LARGE, profile=dataclasses.replace(LARGE.profile, parallelism=two))
+    assert host_types([sharer("a", offerings=(replicas,)), sharer("b")]) == ()
+    slow, quick = (
+        AlsoMeasured(parallelism=one, points=(LatencyPoint(batch=1, latency_s=seconds),))
+        for one, seconds in ((Parallelism(1, 1), 0.1), (Parallelism(1, 2), 0.08))
+    )
+    known = dataclasses.replace(replicas.profile.provenance, also_measured=(slow, quick))
+    replicas = dataclasses.replace(replicas, profile=dataclasses.replace(replicas.profile, provenance=known))
+    one = sharer("a", offerings=(replicas,))
+    (found,) = shared_offerings(one)
+    assert (found.profile.parallelism, found.capacity_rps) == (Parallelism(1, 2), pytest.approx(12.5))
+    assert as_tenant(replicas, 1) == found, "who loads it runs what was planned"
+    assert [item.offering for item in host_types([one, sharer("b")])] == [LARGE.name]
+    assert usd_per_hour_alone(one, np.array([12.0])) == usd_per_hour_alone(sharer("a"), np.array([12.0]))
 
 
 def test_a_model_that_needs_more_memory_than_shared_instances_have_keeps_its_own() -> None:

@@ -112,7 +112,7 @@ def test_both_commands_whole(
 
     run = Run(folder, way, address=address)  # the same command again
     run.go(None)
-    assert list(run.done) == [
+    assert list(run.state.done) == [
         "check",
         "deploy",
         "answer",

@@ -44,6 +44,7 @@ def rates(**trace: str) -> dict[str, float]:
     serve = [{"model": "rm2", "offerings": {"types": ["r5n.large", "c5n.2xlarge"]}}]
     (model,) = make_live_models(Settings.model_validate({"service": {"serve": serve}, "trace": trace}))
     assert model.served.model.sizes is None  # who serves needs no distribution
+    assert model.alone  # as in replays
     return {offering.name: offering.capacity_rps for offering in model.served.offerings}
 
 

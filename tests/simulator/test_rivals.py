@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,6 +108,31 @@ def test_a_policy_is_tuned_once_and_says_so_while_it_is(tuned: Tuned) -> None:
     assert second.cost == first.cost
     assert first.tuned is not None
     assert first.notes[0] == first.tuned.sentence
+
+
+def test_a_setting_that_rents_one_instance_does_what_busier_ones_do(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = constant(0.2, duration_s=HISTORY_S + 600.0)
+    given = experiment(kernel, Market.ON_DEMAND, trace=trace, faults=CALM, types=("c5.large",))
+    past, settings, asked = given.before("autoscaler"), tuning_grid("autoscaler"), list[Setting | None]()
+    every = [past.run("autoscaler", overrides=Overrides(setting=setting)) for setting in settings[::5]]
+    plain = Experiment.run
+
+    def counted(self: Experiment, policy: str, **more: Any) -> RunResult:
+        asked.append(more["overrides"].setting)
+        result: RunResult = plain(self, policy, **more)
+        return result
+
+    monkeypatch.setattr(Experiment, "run", counted)
+    found = given.tuned("autoscaler", Overrides())
+
+    assert {(one.launches, one.cost.total, one.attained) for one in every} == {
+        (1, every[0].cost.total, every[0].attained)
+    }
+    assert asked == [setting for setting in settings if setting.utilisation == 0.3]
+    assert found is not None
+    assert (found.trial.setting, found.trial.cost_usd) == (settings[0], every[0].cost.total)
 
 
 @pytest.mark.parametrize("policy", TUNED)

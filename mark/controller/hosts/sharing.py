@@ -26,7 +26,7 @@ from mark.domain.commitments.eligible import running_hour
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering, with_longest_batch
+from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering, as_tenant
 from mark.domain.placement import Host, Tenant
 from mark.domain.service_cap import Takes, takes_of
 from mark.planner.shared.cap_division import CapStep
@@ -76,29 +76,35 @@ class Sharer:
         return self.overflow is not None and self.overflow.latency_s <= self.slo.latency_s
 
     def may_use(self, offering: Offering) -> bool:
-        """True where it may share such an instance: it fits, and what happens when that is lost is covered."""
+        """True where it may share such an instance: it fits, and what happens when that is lost is covered.
+
+        Requests of unlike sizes have no time that neighbours could be told. By what it sustains, a type with CPU
+        credits costs more than one without (docs/decisions/0058-shared-on-steady-types.md).
+        """
         kind = offering.instance_type
-        is_whole = kind.credits is None and offering.profile.parallelism.replicas == 1
-        fits = is_whole and self.model.memory_gib <= memory_gib(kind)
+        is_even = kind.credits is None and self.model.sizes is None
+        fits = is_even and self.model.memory_gib <= memory_gib(kind)
         return fits and not self.alone and (self.has_backup or offering.market is Market.ON_DEMAND)
 
 
 def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
-    """A model's part of a shared instance; None where its smallest batch takes too long for a neighbour."""
-    profile, most_s = offering.profile, BATCH_SHARE * slo.latency_s
-    batch = offering.batch.max_batch
+    """A model's part of a shared instance, as one replica: a device runs one batch at a time.
+
+    None where nobody measured one replica, or where its smallest batch takes too long for a neighbour.
+    """
+    profile, most_s = offering.profile.of_one_replica, BATCH_SHARE * slo.latency_s
+    if profile is None:
+        return None
+    batch = min(offering.batch.max_batch, profile.max_batch)
     while batch > 1 and profile.latency_s(batch) > most_s:
         batch -= 1
     if 2.0 * profile.latency_s(batch) > slo.latency_s:
         return None
-    return with_longest_batch(offering, batch)
+    return as_tenant(offering, batch)
 
 
 def shared_offerings(sharer: Sharer) -> tuple[Offering, ...]:
-    """The same of all shared instances that it may use.
-
-    Types with CPU credits take no part, nor do those on which the model runs in several replicas.
-    """
+    """The same of all shared instances that it may use."""
     found = [shared_offering(item, sharer.slo) for item in sharer.offerings if sharer.may_use(item)]
     return tuple(item for item in found if item is not None)
 

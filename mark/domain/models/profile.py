@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from mark.domain.errors import Misconfigured
@@ -164,6 +164,17 @@ class Profile:
     def max_batch(self) -> int:
         """The largest batch that was profiled."""
         return self.points[-1].batch
+
+    @property
+    def of_one_replica(self) -> Profile | None:
+        """The same with one replica, which answers one item soonest; None where that was not measured."""
+        if self.parallelism.replicas == 1:
+            return self
+        measured = [one for one in self.provenance.also_measured if one.parallelism.replicas == 1]
+        if not measured:
+            return None
+        quickest = min(measured, key=lambda one: one.points[0].latency_s)
+        return replace(self, points=quickest.points, parallelism=quickest.parallelism)
 
     def latency_s(self, batch: int) -> float:
         """Seconds that a batch takes: the running maximum up to the smallest profiled batch >= `batch`."""

@@ -25,7 +25,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured, RetryLater, failure_words
 from mark.domain.fleet import Role
 from mark.domain.host_spec import SHARED, TenantSpec
-from mark.domain.offering import Offering, of_type, with_longest_batch
+from mark.domain.offering import Offering, as_tenant, of_type
 from mark.domain.orphan import ORPHAN_AFTER_S
 from mark.live.cloud_process import exit_after
 from mark.live.local.ports import is_loopback
@@ -200,7 +200,7 @@ async def _share(
     async def make(placed: TenantSpec, device: Device) -> Tenant:
         spec = await store.spec(placed.model, placed.version)
         await _files_of(spec.served, environment)
-        offering = with_longest_batch(spec.served.offering(placed.offering), placed.max_batch)
+        offering = as_tenant(spec.served.offering(placed.offering), placed.max_batch)
         rng = stream(spec.seed, f"service times {identity.instance} {placed.model}")
         backend = make_backend(
             spec.served.backend,

@@ -56,8 +56,9 @@ def replay_document(settings: Settings, load: Load, policy: str) -> RunDocument 
 
 
 def yardsticks_of(settings: Settings, load: Load) -> Yardsticks:
-    """Reference and floor of the load. A service has a floor alone: no fleet that shares best is computed."""
+    """Reference and floor of the load."""
     members = members_on(settings, load)
     if is_service(settings):
-        return Yardsticks(reference_usd=None, floor_usd=service_bound(members).floor_usd)
+        bound = service_bound(members)
+        return Yardsticks(reference_usd=bound.reference_usd, floor_usd=bound.floor_usd)
     return members[0].experiment.yardsticks()

@@ -428,6 +428,21 @@ class Engine:
         totals = self._tally.totals
         return int(totals.invocations), int(totals.cold) - int(totals.pings)
 
+    @property
+    def calls(self) -> int:
+        """Calls of Lambda in flight, those that ended and were not looked at since too."""
+        return int(self._pool.marks.warm + self._pool.marks.cold)
+
+    @property
+    def most_calls(self) -> int:
+        """So many may be in flight at once."""
+        return int(self._rules.concurrency)
+
+    @most_calls.setter
+    def most_calls(self, count: int) -> None:
+        """Change it, as others of the account have calls in flight."""
+        self._rules.concurrency = count
+
     def throttled(self) -> int:
         """Calls that Lambda refused: its concurrency was used up, or too many new environments at once."""
         return int(self._tally.totals.throttled)

@@ -2,12 +2,16 @@
 
 Each model has an engine of its own for its cloud and its controller to talk to; the arrays behind them are common.
 An instance that a model adds is a device of its own. What several share is placed with `place`.
+
+A model whose requests have sizes, or that has variants, shares nothing: it has an engine of its own, which moves
+on the same clock, and its place in the common arrays stays empty.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,12 +27,15 @@ from mark.simulator.engine.kernel_tally import HISTOGRAM_BINS, SECOND, TOTAL, Re
 class SharedPlane:
     """The common arrays of a service's models, and their clock. `engines`: one a model, in the order of `given`.
 
-    The models' runs begin and end together. Requests are of one item, and models have no variants.
+    The models' runs begin and end together. apart: engines of models that share nothing, by number.
     """
 
     def __init__(self, device_kernel: DeviceKernel, given: Sequence[EngineSetup]) -> None:
         assert len({(one.start_at, one.duration_s) for one in given}) == 1, "all runs are equally long"
-        assert all(one.sizes is None and one.variants is None for one in given), "of one item, without variants"
+        self.apart = {number: Engine(one) for number, one in enumerate(given) if not may_share(one)}
+        #: When a window missed at which one of them stopped, by number.
+        self._missed_at: dict[int, float] = {}
+        given = [without_load(one) if number in self.apart else one for number, one in enumerate(given)]
         self.kernel = device_kernel
         self.now = given[0].start_at
         self._zones = given[0].zones
@@ -49,10 +56,34 @@ class SharedPlane:
         self._models = _stacked(self.engines)
         for engine in self.engines:
             engine.use(self._models)
-        self._devices.marks.concurrency = self._models.rules.concurrency.max()
+        self._most_calls = max(engine.most_calls for engine in (*self.engines, *self.apart.values()))
+        self._devices.marks.concurrency = self._most_calls
 
     def run_until(self, until: float) -> int | None:
-        """Run to `until`, or until the window of a model's SLO monitor missed: that model's number."""
+        """Run to `until`, or until the window of a model's SLO monitor missed: that model's number.
+
+        Until its own next event nothing changes for a model that shares nothing: it may be ahead of the others.
+        """
+        for number, engine in self.apart.items():
+            if number not in self._missed_at and engine.now < until:
+                engine.most_calls = self._calls_beside(engine)
+                if engine.run_until(until) < until:
+                    self._missed_at[number] = engine.now
+        if self.apart:
+            self._devices.marks.concurrency = self._calls_beside(*self.engines)
+        first_at, first = min(((at, number) for number, at in self._missed_at.items()), default=(math.inf, 0))
+        missed = self._run_shared(min(until, first_at))
+        if missed is not None or first_at > until:
+            return missed
+        del self._missed_at[first]
+        return first
+
+    def _calls_beside(self, *engines: Engine) -> int:
+        """Calls of Lambda that the others leave of the account's, as of where each of them is."""
+        others = (one for one in (*self.engines, *self.apart.values()) if one not in engines)
+        return max(0, self._most_calls - sum(one.calls for one in others))
+
+    def _run_shared(self, until: float) -> int | None:
         while self.now < until:
             if self._block_until <= self.now:
                 self._fetch()
@@ -153,6 +184,24 @@ class SharedPlane:
         self._block_until, self._index = until, 0
 
 
+def may_share(given: EngineSetup) -> bool:
+    """True where the common arrays can hold the model: its requests are of one item, and it has no variants."""
+    return given.sizes is None and given.variants is None
+
+
+def without_load(given: EngineSetup) -> EngineSetup:
+    """The place of a model in the common arrays that has an engine of its own."""
+    return replace(
+        given,
+        arrivals=lambda _from_s, _to_s: np.empty(0),
+        overflow=None,
+        monitor=None,
+        sizes=None,
+        largest=1,
+        variants=None,
+    )
+
+
 class ModelEngine(Engine):
     """One model's part of a shared plane."""
 
@@ -211,8 +260,9 @@ class ModelEngine(Engine):
 
     def let_in(self, entry: Mapping[str, float]) -> None:
         """Requests come in by these shares from now on, those of the other models too."""
-        for engine in self._plane.engines:
-            Engine.let_in(engine, entry)
+        for engine in (*self._plane.engines, *self._plane.apart.values()):
+            if not engine.has_central_queue:  # whose gateways need them evenly
+                Engine.let_in(engine, entry)
 
     def add(self, offering: Offering, *, standby: bool, balance: float = 0.0, zone: str = "") -> int:
         """A ready instance of this model alone."""

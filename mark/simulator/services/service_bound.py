@@ -13,7 +13,8 @@ It does not hold for pods and copies of a model on parts of instances (`kubernet
 times are not measured but follow from those of whole instances, and may come out cheaper.
 
 It knows no whole instances: many small models on one instance pay for their share of its time, not for its idle
-time. So it lies far below the cost of a service whose instances are mostly idle.
+time. So it lies far below the cost of a service whose instances are mostly idle. What runs are measured by is the
+reference, in whole instances (`mark.planner.shared.whole_reference`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mark.domain.offering import Offering
-from mark.planner.yardsticks import floor_usd, reference_usd
+from mark.planner.shared.whole_reference import whole_reference_usd
+from mark.planner.yardsticks import YardstickInput, floor_usd, reference_usd
 from mark.simulator.experiment import feasible_usd
 from mark.simulator.services.service_replay import Member
 
@@ -32,7 +34,7 @@ from mark.simulator.services.service_replay import Member
 class ModelBound:
     """One model's part, USD of serving; None where no fleet could serve its load.
 
-    floor_usd: its part of the service's floor. reference_usd: of a fleet of its own.
+    floor_usd: its part of the service's floor. reference_usd: of a fleet of its own, which may be of fractions.
     """
 
     model: str
@@ -44,9 +46,13 @@ class ModelBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceBound:
-    """The floor of a service by its models."""
+    """The floor of a service by its models.
+
+    reference_usd: every request served at once, in whole instances that models share; None where one cannot be.
+    """
 
     models: tuple[ModelBound, ...]
+    reference_usd: float | None
 
     @property
     def floor_usd(self) -> float | None:
@@ -54,7 +60,7 @@ class ServiceBound:
         return _sum([model.floor_usd for model in self.models])
 
     @property
-    def reference_usd(self) -> float | None:
+    def apart_usd(self) -> float | None:
         """Every request served at once, by fleets that share nothing."""
         return _sum([model.reference_usd for model in self.models])
 
@@ -63,14 +69,16 @@ def service_bound(
     members: Sequence[Member], progress: Callable[[str, float], None] = lambda _doing, _share: None
 ) -> ServiceBound:
     """The bound of a service's loads. `progress` is told the model and the share of all that is done."""
-    teams = Counter(member.team for member in members if not member.alone)
+    teams = Counter(member.team for member in members if member.shares)
+    groups: dict[tuple[str, str], list[YardstickInput]] = {}
     found = []
     for place, member in enumerate(members):
         model = member.experiment
         name = model.spec.model.name
         progress(f"computing reference and floor of {name}", place / len(members))
-        shares = not member.alone and teams[member.team] > 1
+        shares = member.shares and teams[member.team] > 1
         given = model.yardstick_input
+        groups.setdefault((member.team, "" if shares else name), []).append(given)
         beside = replace(given, offerings=_free(given.offerings), fallbacks=_free(given.fallbacks))
         found.append(
             ModelBound(
@@ -81,7 +89,9 @@ def service_bound(
                 reference_usd=feasible_usd(reference_usd, given),
             )
         )
-    return ServiceBound(models=tuple(found))
+    progress("computing the reference of all", 1.0)
+    shared = [feasible_usd(whole_reference_usd, group) for group in groups.values()]
+    return ServiceBound(models=tuple(found), reference_usd=_sum(shared))
 
 
 def _free(offerings: Sequence[Offering]) -> tuple[Offering, ...]:

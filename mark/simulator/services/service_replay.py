@@ -38,7 +38,6 @@ from mark.simulator.services.service_cap import capped
 from mark.simulator.services.service_commitments import OwnedService, running_by_name
 from mark.simulator.services.shared_hosts import SharedFleet, SharedHosts
 
-CAP_WORDS = "the cap over all models (service.aws)"
 NOTHING_LEFT = "last-value"
 """Forecaster of a model of whose load shared instances took all."""
 
@@ -53,6 +52,12 @@ class Member:
     alone: bool = False
     #: Multiplies what its instances save, where models compete for the service's cap.
     weight: float = 1.0
+
+    @property
+    def shares(self) -> bool:
+        """False where it keeps a fleet of its own: it is told to, or has variants or requests of many sizes."""
+        spec = self.experiment.spec.model
+        return not self.alone and spec.sizes is None and self.experiment.assembly.variants is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +99,7 @@ def replay_service(
 ) -> ServiceReplay:
     """Replay all models under one policy. `progress` is told the model that it is about, and the share of all.
 
-    owned: the account's commitments that what stands around the fleets leaves. Models that are replayed one by one
-    count on none.
+    owned: the account's commitments that what stands around the fleets leaves.
     """
     tuned = None
     if policy == MULTI_MODEL and (overrides is None or overrides.setting is None):
@@ -106,16 +110,10 @@ def replay_service(
         told = _part_of(progress, f"preparing {member.experiment.spec.model.name}", place, len(members))
         ready.append(member.experiment.ready(policy, overrides=overrides, progress=told))
     ready = [one._replace(tuned=tuned or one.tuned) for one in ready]
-    if not all(_is_plain(member.experiment, one) for member, one in zip(members, ready, strict=True)):
-        if any(one.bundle.is_packed for one in ready):
-            raise Misconfigured(f"{policy} does not pack models whose requests have sizes: leave it out, or them")
-        if members[0].experiment.scenario.world.cap:
-            raise Misconfigured(f"{policy} is replayed model by model here, without {CAP_WORDS}: leave one out")
-        with journals.open_placements(_placement_header(members, policy)):
-            results = _one_by_one(members, policy, overrides, journals, progress)
-        return ServiceReplay(results=tuple(results))
     if members[0].experiment.scenario.world.cap and any(one.bundle.is_packed for one in ready):
-        raise Misconfigured(f"{policy} packs models, which {CAP_WORDS} does not limit: leave one of them out")
+        raise Misconfigured(
+            f"{policy} packs models, which the cap over all (service.aws) does not limit: leave one out"
+        )
     with journals.open_placements(_placement_header(members, policy)) as placements:
         together = _Together(members, ready, kernels, placements, owned)
         return together.run(journals.open_model, progress)
@@ -156,26 +154,6 @@ def _market_seed(scenario: Scenario) -> int:
     return scenario.workload.seed if scenario.market_seed is None else scenario.market_seed
 
 
-def _is_plain(experiment: Experiment, ready: Ready) -> bool:
-    """Requests with sizes and variants are replayed model by model yet."""
-    return experiment.spec.workload.sizes is None and ready.bundle.variants is None
-
-
-def _one_by_one(
-    members: Sequence[Member],
-    policy: str,
-    overrides: Overrides | None,
-    journals: ServiceJournals,
-    progress: Progress,
-) -> list[RunResult]:
-    results = []
-    for place, member in enumerate(members):
-        told = _part_of(progress, member.experiment.spec.model.name, place, len(members))
-        run = member.experiment.run
-        results.append(run(policy, overrides=overrides, open_journal=journals.open_model, progress=told))
-    return results
-
-
 def _part_of(progress: Progress, doing: str, place: int, parts: int) -> Progress:
     """Progress of one of so many equal parts."""
     return lambda _doing, share: progress(doing, (place + share) / parts)
@@ -211,6 +189,7 @@ class _Together:
             model.spec.model.name: member.weight for model, member in zip(self._models, members, strict=True)
         }
         self._cap = capped(scenarios[0].world, weights)
+        self._engines = [self._plane.apart.get(number, one) for number, one in enumerate(self._plane.engines)]
         self._start_s, self._end_s = scenarios[0].start_s, scenarios[0].start_s + scenarios[0].duration_s
         self._hosts = SharedHosts(
             self._plane,
@@ -235,6 +214,10 @@ class _Together:
         ]
         if not served:
             return None
+        if self._plane.apart:
+            raise Misconfigured(
+                f"{MULTI_MODEL} serves requests of one item, of models without variants: leave it out, or them"
+            )
         first = self._models[0]
         return ModelEndpoint(
             self._plane,
@@ -309,7 +292,7 @@ class _Together:
         return ModelReplay(
             replace(self._models[number].scenario, explained=explained),
             part.bundle,
-            self._plane.engines[number],
+            self._engines[number],
             part.forecasters,
             part.history,
             watch,
@@ -324,7 +307,7 @@ class _Together:
         plane = self._plane
         hosts = self._hosts if self._nodes is None else self._nodes
         while plane.now < self._end_s:
-            minutes = [part.note_minute() for part in parts]
+            minutes = [part.note_minute(plane.now) for part in parts]
             if any(minutes):
                 self._steer(parts)
                 progress((plane.now - self._start_s) / (self._end_s - self._start_s))
@@ -376,11 +359,8 @@ def own_part(model: Experiment, bundle: PolicyBundle, shared_rps: float, progres
 
 
 def sharers_of(members: Sequence[Member], ready: Sequence[Ready]) -> tuple[Sharer, ...]:
-    """The models as they may share instances; none where the policy shares none, or one is replayed alone."""
-    able = all(
-        one.bundle.shares and not one.bundle.uses_truth and _is_plain(member.experiment, one)
-        for member, one in zip(members, ready, strict=True)
-    )
+    """The models as they may share instances; none where the policy shares none."""
+    able = all(one.bundle.shares and not one.bundle.uses_truth for one in ready)
     return tuple(_sharer(member, one) for member, one in zip(members, ready, strict=True)) if able else ()
 
 
@@ -392,6 +372,6 @@ def _sharer(member: Member, ready: Ready) -> Sharer:
         offerings=experiment.supply.offerings,
         overflow=ready.bundle.controller.overflow,
         team=member.team,
-        alone=member.alone,
+        alone=not member.shares,
         crossing_usd=ready.bundle.controller.crossing_usd,
     )

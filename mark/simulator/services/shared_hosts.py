@@ -23,7 +23,7 @@ from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand
 from mark.domain.front import Front
 from mark.domain.host_spec import TenantSpec
-from mark.domain.offering import Offering, with_longest_batch
+from mark.domain.offering import Offering, as_tenant
 from mark.planner.shared.packing import Packing
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane
@@ -280,7 +280,7 @@ class _Held:
             key = instance, tenant.model
             if self._loaded_at.setdefault(key, now if is_booting else now + LOAD_S) <= now:
                 del self._loaded_at[key]
-                offering = with_longest_batch(self._offerings[number][tenant.offering], tenant.max_batch)
+                offering = as_tenant(self._offerings[number][tenant.offering], tenant.max_batch)
                 self._plane.place(device, number, offering, tenant.share_rps)
         for number in sorted(self._numbers[model] for model in here - wanted):
             self._plane.evict(device, number)
