@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from mark.report.service.service_tables import models_table, policies_table
 from mark.report.service.service_verdict import lead_run, service_replay_verdict
 from mark.report.terminal import Report, note
 from mark.simulator.experiment import Experiment
+from mark.simulator.services.service_bound import service_reference_usd
 from mark.simulator.services.service_replay import NOWHERE, Member, ServiceJournals
 from mark.simulator.services.service_run import ServiceRun
 
@@ -49,17 +50,23 @@ class ServiceReplays:
         return cls(settings=settings, members=members, now=now, lineup=lineup)
 
     def run(
-        self, report: Report, *, journals_of: Callable[[str], ServiceJournals] | None = None
+        self,
+        report: Report,
+        *,
+        reference: bool = True,
+        journals_of: Callable[[str], ServiceJournals] | None = None,
     ) -> Iterator[list[ServiceRun]]:
-        """Finished runs, after each policy. Raises the MarkError that ends the runs."""
+        """Finished runs, after each policy. reference: compute it. Raises the MarkError that ends the runs."""
         warm_engine(self.members[0].experiment, report)
+        report("computing the reference", 0.0)
+        reference_usd = service_reference_usd(self.members) if reference else None
         runs: list[ServiceRun] = []
         policies = self.lineup.policies
         for place, policy in enumerate(policies):
             told = partial(_labelled, report, f"{policy} ({place + 1} of {len(policies)})")
             journals = NOWHERE if journals_of is None else journals_of(policy)
             run, _ = replay_members(self.settings, self.members, policy, journals=journals, progress=told)
-            runs.append(run)
+            runs.append(replace(run, reference_usd=reference_usd))
             yield runs
 
 
@@ -68,13 +75,15 @@ def simulate_service(
     *,
     as_json: bool,
     compare: bool,
+    reference: bool = True,
     load_of: LoadOf = recorded_load,
     live: ServiceComparison | None = None,
 ) -> None:
     """Replay all models of the service under each policy; print the service's bill, its models and the verdict.
 
-    load_of: the load of each model. compare: also run what a verdict measures by. live: the same load through the
-    live service, which is told beside. What has finished is printed before an error or Ctrl-C ends it.
+    compare: also run what a verdict measures by. reference: compute it. load_of: the load of each model. live: the
+    same load through the live service, which is told beside. What has finished is printed before an error or
+    Ctrl-C ends it.
     """
     replays = ServiceReplays.of(settings, load_of=load_of, compare=compare)
     now = replays.now
@@ -85,7 +94,7 @@ def simulate_service(
 
     def replay(report: Report) -> None:
         journals_of = folder.service_journals if folder else None
-        for outcome.runs in replays.run(report, journals_of=journals_of):
+        for outcome.runs in replays.run(report, reference=reference, journals_of=journals_of):
             pass  # they are kept as they come
 
     def draw() -> Path | None:

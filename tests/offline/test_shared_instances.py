@@ -51,6 +51,9 @@ def test_small_models_share_an_instance_and_pay_for_one(mark: Mark) -> None:
     assert min(shares(shared).values()) > 0.9
     assert set(shares(apart).values()) == {0.0}
     assert shared["cost_usd"]["total"] < apart["cost_usd"]["total"]
+    serving_usd = sum(shared["cost_usd"][part] for part in ("instances", "standby", "lambda"))
+    bound = json.loads(mark("bound", "--config", "zoo/service.yaml", "--json").out)
+    assert 0.0 < said["reference_usd"] == bound["reference_usd"] < serving_usd
     for run in said["runs"]:
         for model in run["models"]:
             assert model["slo"]["attained"] >= 0.98, (run["policy"], model["model"])

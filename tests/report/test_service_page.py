@@ -97,7 +97,9 @@ def test_everything_on_the_page_can_be_read(tmp_path: Path, width: int, dark: bo
     look = look_at(tmp_path, page, width=width, dark=dark)
     look.check(dark=dark)
     in_their_boxes = {name.split(" by ")[0] for name in look.scrolled}
-    assert in_their_boxes == ({"The models", "The shared instances"} if width == 400 else set())
+    assert in_their_boxes == (
+        {"Comparison of the policies", "The models", "The shared instances"} if width == 400 else set()
+    )
 
 
 def test_a_live_service_stands_beside_its_replay_and_is_nowhere_without_one() -> None:

@@ -165,15 +165,17 @@ def simulate(
     from mark.offline.simulate import simulate_settings
     from mark.offline.simulate_service import simulate_service
 
+    compare = policy is None
     if model_from is not None:
         if journal is not None:
             raise Misconfigured("--model-from is of a log: leave --journal out")
         from mark.offline.model_loads import loads_from
 
-        simulate_service(settings, as_json=json, compare=policy is None, load_of=loads_from(settings, model_from))
+        load_of = loads_from(settings, model_from)
+        simulate_service(settings, as_json=json, compare=compare, reference=not no_reference, load_of=load_of)
         return
     if journal is None and is_service(settings):
-        simulate_service(settings, as_json=json, compare=policy is None)
+        simulate_service(settings, as_json=json, compare=compare, reference=not no_reference)
         return
     workload, owned = None, None
     if journal is None:
@@ -191,5 +193,5 @@ def simulate(
         workload=workload,
         owned=owned,
         reference=not no_reference,
-        compare=policy is None,
+        compare=compare,
     )

@@ -83,6 +83,9 @@ class ServiceSimulateDocument(TypedDict):
 
     #: What to run; null where nothing ran.
     verdict: VerdictObject | None
+    #: The least that serves every request at once with the traces known, in whole instances that models share,
+    #: USD of serving; null where nothing can.
+    reference_usd: float | None
     #: One run a policy.
     runs: list[ServiceRunObject]
 
@@ -91,6 +94,7 @@ def service_document(runs: Sequence[ServiceRun], now: Present = SAGEMAKER) -> Se
     """The verdict, then one object a run, in the given order."""
     return {
         "verdict": verdict_document(service_replay_verdict(runs, now)) if runs else None,
+        "reference_usd": finite(runs[0].reference_usd) if runs else None,
         "runs": [service_run_document(run) for run in runs],
     }
 

@@ -14,7 +14,13 @@ from mark.report.html import make_environment, trusted
 from mark.report.live.service_rehearsal import ServiceComparison, live_document, live_rows
 from mark.report.page import DOCUMENT_NAME, REPORT_NAME
 from mark.report.service.service_document import service_document
-from mark.report.service.service_tables import around_sentence, by_money, instance_cells, model_cells
+from mark.report.service.service_tables import (
+    above_reference,
+    around_sentence,
+    by_money,
+    instance_cells,
+    model_cells,
+)
 from mark.report.service.service_verdict import lead_run, service_replay_verdict, usd_per_month
 from mark.simulator.services.service_run import ServiceRun
 
@@ -112,6 +118,7 @@ def _policy(run: ServiceRun, lead: ServiceRun, *, is_best: bool) -> dict[str, ob
         "is_best": is_best,
         "month": monthly_usd(usd_per_month(run)),
         "times": "" if run is lead else compared_words(ratio),
+        "above": above_reference(run),
         "kept": f"{sum(model.keeps_objective for model in run.models)} of {len(run.models)}",
         "keeps": run.keeps_objectives,
         "instances": f"{run.instances_rented:.1f}",

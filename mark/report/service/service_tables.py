@@ -14,11 +14,13 @@ from mark.report.formatting import (
     format_rps,
     milliseconds,
     monthly_usd,
+    over_yardstick,
     percent,
     served_percent,
     usd,
     usd_per_month_words,
 )
+from mark.report.runs.comparison import cost_over
 from mark.report.runs.rivals import a_month
 from mark.report.service.service_verdict import lead_run, usd_per_month
 from mark.report.tables import figures, make_table, texts
@@ -36,7 +38,7 @@ def policies_table(runs: Sequence[ServiceRun]) -> Table:
     lead = lead_run(runs)
     columns = [
         *texts("policy"),
-        *figures("USD a\nmonth", f"vs\n{lead.policy}", "models\nin time", "instances\nrented"),
+        *figures("USD a\nmonth", f"vs\n{lead.policy}", "models\nin time", "instances\nrented", "above\nref."),
     ]
     table = make_table(columns, gap=2)
     for run in runs:
@@ -48,8 +50,14 @@ def policies_table(runs: Sequence[ServiceRun]) -> Table:
             "" if run is lead else compared_words(ratio),
             Text(f"{kept} of {len(run.models)}", style="" if run.keeps_objectives else "bold red"),
             f"{run.instances_rented:.1f}",
+            above_reference(run),
         )
     return table
+
+
+def above_reference(run: ServiceRun) -> str:
+    """By how much serving costs more than the reference."""
+    return over_yardstick(cost_over(run.cost.serving, run.reference_usd))
 
 
 def models_table(run: ServiceRun) -> Table:

@@ -69,16 +69,12 @@ def service_bound(
     members: Sequence[Member], progress: Callable[[str, float], None] = lambda _doing, _share: None
 ) -> ServiceBound:
     """The bound of a service's loads. `progress` is told the model and the share of all that is done."""
-    teams = Counter(member.team for member in members if member.shares)
-    groups: dict[tuple[str, str], list[YardstickInput]] = {}
-    found = []
+    sharing, found = _sharing(members), []
     for place, member in enumerate(members):
         model = member.experiment
         name = model.spec.model.name
         progress(f"computing reference and floor of {name}", place / len(members))
-        shares = member.shares and teams[member.team] > 1
-        given = model.yardstick_input
-        groups.setdefault((member.team, "" if shares else name), []).append(given)
+        shares, given = name in sharing, model.yardstick_input
         beside = replace(given, offerings=_free(given.offerings), fallbacks=_free(given.fallbacks))
         found.append(
             ModelBound(
@@ -90,8 +86,26 @@ def service_bound(
             )
         )
     progress("computing the reference of all", 1.0)
-    shared = [feasible_usd(whole_reference_usd, group) for group in groups.values()]
-    return ServiceBound(models=tuple(found), reference_usd=_sum(shared))
+    return ServiceBound(models=tuple(found), reference_usd=service_reference_usd(members))
+
+
+def service_reference_usd(members: Sequence[Member]) -> float | None:
+    """The service's reference, USD: whole instances that models share; None where a request cannot be served."""
+    sharing = _sharing(members)
+    groups: dict[tuple[str, str], list[YardstickInput]] = {}
+    for member in members:
+        name = member.experiment.spec.model.name
+        group = member.team, "" if name in sharing else name
+        groups.setdefault(group, []).append(member.experiment.yardstick_input)
+    return _sum([feasible_usd(whole_reference_usd, group) for group in groups.values()])
+
+
+def _sharing(members: Sequence[Member]) -> frozenset[str]:
+    """Models that have another to share with."""
+    teams = Counter(member.team for member in members if member.shares)
+    return frozenset(
+        member.experiment.spec.model.name for member in members if member.shares and teams[member.team] > 1
+    )
 
 
 def _free(offerings: Sequence[Offering]) -> tuple[Offering, ...]:

@@ -80,6 +80,7 @@ class ServiceRun:
 
     Parts of the bill are around_usd: what stands around all fleets, hosts_usd: instances that several models
     share, and commitments_usd: what the account's commitments cost less what they cover of all other lines.
+    reference_usd: the least that serves every request at once, or None.
     """
 
     policy: str
@@ -92,6 +93,7 @@ class ServiceRun:
     hosts: float
     duration_s: float
     commitments_usd: float = 0.0
+    reference_usd: float | None = None
     #: Those that models shared by decisions.
     shared: tuple[SharedInstance, ...] = ()
 
