@@ -22,7 +22,9 @@ EC2, LAMBDA = "Amazon Elastic Compute Cloud - Compute", "AWS Lambda"
 """Services as Cost Explorer names them."""
 REQUEST, DURATION = "Request", "Lambda-GB-Second"
 """Usage types of Lambda on x86 in us-east-1, whose usage types bear no region."""
-LEAST_S, FREE_IF_TAKEN_S = 60.0, 3600.0
+LEAST_S, FREE_IF_TAKEN_S = 60, 3600.0
+ROUNDING_S = 1e-6
+"""Float noise in a duration, which is no second more."""
 USD_PER_CALL, USD_PER_GIB_S = 0.20e-6, 0.0000166667
 """Lambda pricing, x86, us-east-1."""
 DAY_S, HOUR_S, MIB_PER_GIB = 86_400.0, 3600.0, 1024.0
@@ -44,25 +46,43 @@ class Use:
     tags: Mapping[str, str]
 
 
+@dataclass(slots=True)
+class Stretch:
+    """The time from one start of an instance to its stop; no `until` while it runs."""
+
+    machine: Machine
+    since: float
+    until: float | None = None
+    is_free: bool = False
+
+    def billed_s(self, now: float) -> int:
+        """Whole seconds until now, 60 at least."""
+        until = now if self.until is None else min(now, self.until)
+        return max(LEAST_S, math.ceil(until - self.since - ROUNDING_S))
+
+
 class Meter:
     """All that the account used. Calls are made on the event loop's thread."""
 
     def __init__(self, price: MeanPrice) -> None:
         self._price = price
-        self._running: dict[str, tuple[Machine, float]] = {}
-        self._ran: list[tuple[Machine, float, float]] = []
+        #: Of instances, those that run under their ids, and all in the order in which they began.
+        self._running: dict[str, Stretch] = {}
+        self.stretches: list[Stretch] = []
         self._calls: Counter[tuple[float, tuple[tuple[str, str], ...]]] = Counter()
         self._gib_s: Counter[tuple[float, tuple[tuple[str, str], ...]]] = Counter()
 
     def note_state(self, machine: Machine, at: float) -> None:
         """Begin or end to bill an instance whose state is another one since `at`."""
         if machine.life.billed_since is not None:
-            self._running.setdefault(machine.id, (machine, at))
+            if machine.id not in self._running:
+                self.stretches.append(Stretch(machine, at))
+                self._running[machine.id] = self.stretches[-1]
         elif machine.id in self._running:
-            _, since = self._running.pop(machine.id)
-            taken = machine.reason_code == SPOT_TERMINATION[0] and at < machine.launched_at + FREE_IF_TAKEN_S
-            if not taken:
-                self._ran.append((machine, since, since + max(LEAST_S, math.ceil(at - since))))
+            ended = self._running.pop(machine.id)
+            ended.until = at
+            is_taken = machine.reason_code == SPOT_TERMINATION[0]
+            ended.is_free = is_taken and at < machine.launched_at + FREE_IF_TAKEN_S
 
     def note_call(self, tags: Mapping[str, str], memory_mb: int, billed_ms: int, at: float) -> None:
         """Count a call of a function with these tags, hour by hour."""
@@ -72,9 +92,10 @@ class Meter:
 
     def uses(self, now: float, cuts: Iterable[float] = ()) -> Iterator[Use]:
         """All use until now, each within one day and on one side of each cut."""
-        for machine, since, until in (*self._ran, *((m, since, now) for m, since in self._running.values())):
-            for begin, end in pairwise(_edges(since, until, cuts)):
-                yield self._of_instance(machine, begin, end)
+        for one in self.stretches:
+            until = now if one.until is None else one.since + one.billed_s(now)
+            for begin, end in () if one.is_free else pairwise(_edges(one.since, until, cuts)):
+                yield self._of_instance(one.machine, begin, end)
         for (hour, tags), count in self._calls.items():
             within = {"since": hour, "until": hour + HOUR_S, "service": LAMBDA, "tags": dict(tags)}
             gib_s = float(self._gib_s[hour, tags])

@@ -8,7 +8,6 @@ retries included: each request is answered where it would be sent.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,6 +32,7 @@ from mark.emulator.ec2.machines import Machines
 from mark.emulator.errors import ApiError, error_body
 from mark.emulator.events.bus import event_of
 from mark.emulator.faults import Fault, Faults
+from mark.emulator.metering import Meter
 from mark.emulator.moto_parts import backend_of
 from mark.protocols.events import compose_message, message_of_event
 from mark.simulator.rng import stream
@@ -77,20 +77,6 @@ class Message:
 
 
 @dataclass(slots=True)
-class Metered:
-    """What AWS bills of an instance that runs: from when, to when, and at what price at its start."""
-
-    machine: Machine
-    since: float
-    usd_per_hour: float
-    until: float = math.inf
-
-    def billed_s(self, now: float) -> int:
-        """Whole seconds, a minute at least."""
-        return max(60, math.ceil(min(now, self.until) - self.since - 1e-6))
-
-
-@dataclass(slots=True)
 class Account:
     """One account. `now`: the time. `ask`: how agents live (see `mark.emulator.ec2.machines.Power`)."""
 
@@ -112,14 +98,12 @@ class Account:
     clock: ServiceClock = field(init=False)
     machines: Machines = field(init=False)
     faults: Faults = field(init=False)
-    #: The account's meter: each stretch in state running, the last one of an instance open.
-    meter: list[Metered] = field(default_factory=list)
+    meter: Meter = field(init=False)
     #: Instances that each launch asked for, by its token.
     asked: dict[str, int] = field(default_factory=dict)
     #: Everything that ever was: id -> the machine.
     ever: dict[str, Machine] = field(default_factory=dict)
     _armed: list[list[Any]] = field(default_factory=list)
-    _running: dict[str, Metered] = field(default_factory=dict)
     _sent: int = 0
     _ec2: Ec2Api = field(init=False)
     _limits: AccountLimits = field(init=False)
@@ -145,6 +129,8 @@ class Account:
             watcher=self,
         )
         self.machines.launch_failure = self.faults.launch_failure
+        self.meter = Meter(self.machines.mean_usd_per_hour)
+        self.machines.metered = self.meter.note_state
         self._limits, self._commitments = AccountLimits({}, 1000), AccountCommitments(NO_COMMITMENTS, [])
         self._ec2 = Ec2Api(
             self.machines, self.types, self.faults, self.clock, self._limits, commitments=self._commitments
@@ -173,21 +159,8 @@ class Account:
 
     def state_changed(self, machine: Machine, at: float) -> None:
         self.ever.setdefault(machine.id, machine)
-        self._measure(machine, at)
         detail = {"instance-id": machine.id, "state": machine.state.label}
         self._tell("EC2 Instance State-change Notification", machine, detail, at)
-
-    def _measure(self, machine: Machine, at: float) -> None:
-        running = self._running.pop(machine.id, None)
-        if machine.state is MachineState.RUNNING:
-            item = machine.spec.instance_type
-            spot = self.machines.spot_usd_per_hour(item, machine.spec.zone) if machine.is_spot else None
-            running = running or Metered(machine, at, item.on_demand_usd_per_hour if spot is None else spot)
-            self._running[machine.id] = running
-            if not self.meter or self.meter[-1] is not running:
-                self.meter.append(running)
-        elif running is not None:
-            running.until = at
 
     def spot_warned(self, machine: Machine, at: float) -> None:
         if any(begins <= at < ends for begins, ends in self.silent):

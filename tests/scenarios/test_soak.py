@@ -165,8 +165,11 @@ def check_requests(world: ServiceWorld) -> None:
 
 
 def check_bill(world: ServiceWorld) -> dict[str, tuple[float, float]]:
-    """The report is the account's meter, time to the second and rent to the cent; what each says, by offering."""
-    now = world.wall.at
+    """The report is the account's meter, time to the second and rent to the cent; what each says, by offering.
+
+    At the price of each start, and with spot instances that EC2 took within their first hour, as MArk bills them.
+    """
+    now, account = world.wall.at, world.account
     report = read_cost_report(world.store, period_s=DAYS * DAY_S, wall_at=now)
     said_h: defaultdict[str, float] = defaultdict(float)
     said_usd: defaultdict[str, float] = defaultdict(float)
@@ -177,10 +180,11 @@ def check_bill(world: ServiceWorld) -> dict[str, tuple[float, float]]:
         if line.component in ("instances", "standby") and line.unit == "instance-hours":
             said_h[line.item] += line.quantity
             said_usd[line.item] += line.usd
-    for one in world.account.meter:
+    for one in account.meter.stretches:
         billed_s = one.billed_s(now)
         metered_s[one.machine.offering] += billed_s
-        metered_usd[one.machine.offering] += billed_s / HOUR_S * one.usd_per_hour
+        at_start = account.machines.mean_usd_per_hour(one.machine, one.since, one.since)
+        metered_usd[one.machine.offering] += billed_s / HOUR_S * at_start
     assert {name: round(HOUR_S * hours) for name, hours in said_h.items()} == dict(metered_s)
     for name, usd in metered_usd.items():
         assert said_usd[name] == pytest.approx(usd, abs=CENT), name
