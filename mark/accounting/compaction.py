@@ -4,7 +4,7 @@ A service that lives for years rents and ends many thousands of instances, and e
 ask for them at few instants: now, and the ends of days and hours. So what had ended before `folded_to`, which is
 the end of an hour some days ago, is kept as what it was billed for by each hour's end less what it had been by its
 start. The hours' sums are whole seconds, minimum charges and rounding included: at every hour's end a bill is the
-same as before, to the second. Within an hour that was folded it grows evenly.
+same as before, to the second. Within an hour that was folded it grows evenly; the first begins with the ledger.
 
 An instance that is there is folded as far as its last stop: from there on its transitions are kept. So a standby
 that was woken each day for a year has as many as one of yesterday. Hours of long ago become days, days of long ago
@@ -49,7 +49,9 @@ def compacted(record: LedgerRecord, end: float) -> LedgerRecord:
         kept += rest
         if folded:
             _add(hours, folded)
-    fresh = (_rollup(at - HOUR_S, at, found) for at, found in sorted(hours.items()))
+    instants = (*(one.at for one in record.transitions), *(one.since for one in record.rollups))
+    began_at = min(instants, default=end)  # a report from there on holds all of the first hour
+    fresh = (_rollup(max(began_at, at - HOUR_S), at, found) for at, found in sorted(hours.items()))
     order = {id(item): number for number, item in enumerate(record.transitions)}
     return LedgerRecord(
         transitions=tuple(sorted(kept, key=lambda item: order[id(item)])),
@@ -187,7 +189,7 @@ def _span(item: UsageRollup, now: float, oldest: float) -> tuple[float, float]:
         return min(oldest, item.since), last_day
     if item.until <= math.floor((now - KEEP_HOURS_S) / DAY_S) * DAY_S:
         day = math.floor(item.since / DAY_S) * DAY_S
-        return day, day + DAY_S
+        return max(oldest, day), day + DAY_S
     return item.since, item.until
 
 

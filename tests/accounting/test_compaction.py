@@ -89,11 +89,15 @@ HOURS = st.integers(0, 250).map(lambda hour: BEGAN + hour * HOUR_S)
 @given(TOLD, st.lists(HOURS, min_size=1, max_size=4), st.lists(HOURS, min_size=1, max_size=6))
 @settings(max_examples=300, deadline=None)
 def test_compacting_a_ledger_never_changes_a_bill(told: list[Any], ends: list[float], asked: list[float]) -> None:
-    """States come in any order; it is compacted up to later and later hours, and asked at any hour's end."""
+    """States come in any order; it is compacted up to later and later hours, and asked at any hour's end.
+
+    Asked where it begins, too: a report of all its time holds all of its first hour.
+    """
     whole = record = record_of(told)
     for end in sorted(ends):
         record = compacted(record, end)
-    for at in (*asked, max(ends) + 1234.5, BEGAN + 11 * DAY_S):
+    began = [item.at for item in whole.transitions[:1]]
+    for at in (*asked, *began, max(ends) + 1234.5, BEGAN + 11 * DAY_S):
         assert bill(record, at) == pytest.approx(bill(whole, at), rel=1e-9, abs=1e-9)
     now = BEGAN + 11 * DAY_S
     running, before = (running_now(usage_before(one.transitions, now), now) for one in (record, whole))

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from mark.live.background import housekeeping
 from mark.live.clock import ServiceClock
 from mark.live.control import driver
 from mark.live.control.driver import SIZE_EACH_TICKS
@@ -38,6 +39,8 @@ STRESS = 20_000.0
 """Spot instances are taken back so many times as often as on average: some 50 new ones a day."""
 SHORT_BYTES = 2**20
 """Of a segment of the journal, in the place of the driver's 16 MiB."""
+FOLDED = 50
+"""Transitions at which a ledger is folded, in the place of 500: in three days, too."""
 BESIDE_S = 600.0
 CENT = 0.01
 FLAT = 1.05
@@ -97,6 +100,7 @@ def test_days_of_a_service(
     kept: list[Kept] = []
     monkeypatch.setattr(driver, "SEGMENT_BYTES", SHORT_BYTES)
     monkeypatch.setattr(driver, "WAITING_BYTES", 4 * SHORT_BYTES)
+    monkeypatch.setattr(housekeeping, "LEAST", FOLDED)
     with service_world(link, daily_rate, seed=30, stress=STRESS) as world:
         world.beside_s = BESIDE_S
         world.dies_at = [START_AT + LIFE_S * number for number in range(1, math.ceil(DAYS * DAY_S / LIFE_S))]
