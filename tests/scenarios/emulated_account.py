@@ -1,8 +1,8 @@
 """The emulated account in the test's own process and in virtual time, and what may go wrong with its calls.
 
 EC2 is the emulated AWS's own (`mark.emulator.ec2`): its instances, quotas, spot market, idempotency tokens and
-listings that lag. Queue, bucket and the rest are as small as the controller's calls. boto3 is real to its wire,
-retries included: each request is answered where it would be sent.
+listings that lag. Secrets are moto's. Queue, bucket and the rest are as small as the controller's calls. boto3 is
+real to its wire, retries included: each request is answered where it would be sent.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+from moto.core.request import Request
+from moto.secretsmanager.responses import SecretsManagerResponse
 
 from mark.cloudmodel.capacity import Capacity
 from mark.cloudmodel.world import TYPICAL, World
@@ -242,6 +244,14 @@ class Account:
         if service == "lambda":
             report = "UmVwb3J0"
             return _response(request, 200, b"{}", "application/json", {"x-amz-log-result": report})
+        if service == "secrets-manager":
+            given = {
+                key: value.decode() if isinstance(value, bytes) else value
+                for key, value in request.headers.items()
+            }
+            asked = Request.from_primitives("POST", request.url, given, text.encode())
+            status, headers, told = SecretsManagerResponse.dispatch(asked, request.url, asked.headers)
+            return _response(request, status, told.encode(), "application/json", headers)
         params = json.loads(text or "{}")
         found: dict[str, Any]
         if service == "sqs":

@@ -74,6 +74,15 @@ LATENCY_US = 250_000
 KEYS = Keys("shop")
 FOREVER_MS = round(1000 * FOR_EVER_S)
 MOST_PASSES = 20
+TIMED = (
+    "mark.aws.inbox",
+    "mark.live.control.rollouts",
+    "mark.live.clock",
+    "mark.live.forecasting.retraining",
+    "mark.emulator.moto_app",
+    "moto.secretsmanager.models",
+)
+"""Modules that read a clock of the process."""
 
 
 class Wall:
@@ -110,7 +119,7 @@ def virtual_time(wall: Wall, account: Callable[..., Any]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("_wall", wall.now), ("_monotonic", wall.now), ("offset_s", 0.0)):
             patch.setattr(WALL, name, value)
-        for module in ("mark.aws.inbox", "mark.live.control.rollouts", "mark.live.clock"):
+        for module in TIMED:
             patch.setattr(f"{module}.time", clock)
         for module in ("mark.aws.ec2.fleet", "mark.aws.functions.warmup"):
             patch.setattr(f"{module}.ThreadPoolExecutor", Inline)
@@ -167,6 +176,11 @@ class SteadyForecaster:
     def forecast(self, history: Demand, horizon: int) -> Forecast:
         rates = (max(history.max_rps[-3:]),) * horizon
         return point_forecast(history.end_at, mean_rps=rates, max_rps=rates, source="test")
+
+
+def steady_forecasters() -> tuple[SteadyForecaster, SteadyForecaster]:
+    """A model's forecaster, and the one that answers where it fails."""
+    return SteadyForecaster(), SteadyForecaster()
 
 
 @dataclass(slots=True)
@@ -281,6 +295,7 @@ class Process:
         self.outside = OutsidePauseWatch(
             lambda: read_pause(self.aws, "shop"), record=lambda why: self.failures.record("pause", why)
         )
+        self.forecasters = world.make_forecasters()
         self.tasks: Sequence[PeriodicTask] = ()
         self._opened: ExitStack | None = None
         self._polls: list[Callable[[], None]] = []
@@ -363,11 +378,9 @@ class Process:
             outside=self.outside.latest,
             make_driver=factory.make,
         )
-        steady = SteadyForecaster()
         world.inboxes.clear()
         self._opened = ExitStack()
-        forecasters: Any = {MODEL: (steady, steady)}
-        runs = term._drivers([live_model()], forecasters, self._opened)
+        runs = term._drivers([live_model()], {MODEL: self.forecasters}, self._opened)
         watches, acting = [run.func.__self__ for run in runs[:-1]], runs[-1].func.__self__  # type: ignore[attr-defined]
         self._polls = [watch.poll for watch in watches]
         self._drivers = acting._models
@@ -401,6 +414,7 @@ class ServiceWorld:
         self._next_at = 0.0
         self.dies_at: list[float] = []
         self.beside_s = BESIDE_S
+        self.make_forecasters: Callable[[], Any] = steady_forecasters
         #: Of the fleet: (when, stable version, serving instances that stay, those planned).
         self.fleets: deque[tuple[float, str, Counter[str], Counter[str]]] = deque(maxlen=1000)
         model = live_model()
