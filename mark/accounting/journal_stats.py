@@ -28,6 +28,7 @@ from mark.domain.orders import (
     StopStandby,
     Terminate,
     WarmLambda,
+    Withdraw,
 )
 
 HOUR_S = 3600.0
@@ -255,7 +256,7 @@ def _ordered(facts: JournalFacts, tick: Tick, offerings: dict[str, Offering]) ->
                 usd = sum(of.get(name, 0.0) for name in order.instances)
             case Drain() | Terminate() | StopStandby():
                 usd = -sum(of.get(name, 0.0) for name in order.instances)
-            case WarmLambda():
+            case WarmLambda() | Withdraw():
                 continue
             case _:
                 assert_never(order)

@@ -42,13 +42,21 @@ class Requested:
     seen: int = 0
     #: Instances that never will.
     refused: int = 0
+    #: Instances that were asked to be withdrawn, and of them those that have been.
+    withdrawing: int = 0
+    withdrawn: int = 0
     #: Of those that have appeared, the ones of other offerings than the ordered one.
     others: Counts = ()
 
     @property
     def count(self) -> int:
         """Instances still waited for."""
-        return self.total - self.seen - self.refused
+        return self.total - self.seen - self.refused - self.withdrawn
+
+    @property
+    def withdrawable(self) -> int:
+        """Instances that may be withdrawn: of a launch of which nothing has been heard."""
+        return 0 if self.seen or self.refused else self.total - self.withdrawing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

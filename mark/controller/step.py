@@ -47,7 +47,16 @@ from mark.domain.demand import DemandUnit
 from mark.domain.figures import plural
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.offering import Market
-from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause, WarmLambda
+from mark.domain.orders import (
+    Drain,
+    Launch,
+    LaunchRefused,
+    LaunchWithdrawn,
+    Order,
+    RefusalCause,
+    WarmLambda,
+    Withdraw,
+)
 from mark.domain.plan import RETRY_WAKE_S
 from mark.planner.equivalents import equivalents
 
@@ -92,7 +101,8 @@ def decide(known: State, seen: Observation, policy: ControllerPolicy) -> Decisio
     else:
         standbys = stop_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
-    orders = _placed((*boosts, *launches, *drains, *standbys, *warm), state, seen, policy, tokens)
+    withdrawals = _withdrawals(state, seen, tokens)
+    orders = _placed((*boosts, *launches, *drains, *standbys, *warm, *withdrawals), state, seen, policy, tokens)
     slow = ratio_notes(state.service_time_ratios) if seen.plan is not None else ()
     noted = (*_guardrail_notes(seen), *_breaker_notes(state, seen), *notes, *kept, *slow)
     return Decision(state=_remember(state, seen, orders), orders=orders, notes=noted)
@@ -245,6 +255,10 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
     for fact in seen.facts:
         if isinstance(fact, LaunchRefused):  # a guardrail may cut an order, and AWS refuse some of the rest
             refused[fact.token] += fact.count
+    withdrawn = Counter[str]()
+    for fact in seen.facts:
+        if isinstance(fact, LaunchWithdrawn):
+            withdrawn[fact.token] += fact.count
     ordered = {item.token: item.offering for item in state.requested}
     others: dict[str, Counter[str]] = {}
     for instance in seen.fleet:
@@ -255,6 +269,7 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
             item,
             seen=max(item.seen, there[item.token]),
             refused=max(item.refused, refused[item.token]),
+            withdrawn=item.withdrawn + withdrawn[item.token],
             others=tuple(sorted((Counter(dict(item.others)) | others.get(item.token, Counter())).items())),
         )
         for item in state.requested
@@ -332,6 +347,33 @@ def _equivalents(
     return tuple(
         item.name for item in found if item.name not in scarce and limits.allowed(item.name, count) == (count, ())
     )
+
+
+def _withdrawals(state: State, seen: Observation, tokens: Tokens) -> list[Order]:
+    """Withdraw of launches that nothing was heard of what the plan wants no more, the newest first.
+
+    Nothing is lost by that where a launch waits for AWS to take it, so it needs no patience. One that was taken
+    comes, and is drained as all that is there.
+    """
+    asked = [item for item in state.requested if item.role is Role.SERVING and item.at < seen.now]
+    if not any(item.withdrawable for item in asked):
+        return []
+    surplus = Counter(dict(running_counts(state, seen.fleet)))
+    surplus.subtract(_desired_now(state))
+    surplus.subtract({boost.offering: boost.count for boost in state.slo_boosts})
+    for item in asked:
+        surplus[item.offering] -= item.withdrawing - item.withdrawn
+    orders: list[Order] = []
+    for item in reversed(asked):
+        count = min(item.withdrawable, surplus[item.offering])
+        if count > 0:
+            surplus[item.offering] -= count
+            reason = f"{item.total} ordered {seen.now - item.at:.0f} s ago are not there, {count} too many by now"
+            withdraw = Withdraw(
+                token=tokens.next(), reason=reason, launch=item.token, offering=item.offering, count=count
+            )
+            orders.append(withdraw)
+    return orders
 
 
 def _pool_drains(
@@ -472,4 +514,9 @@ def _remember(state: State, seen: Observation, orders: tuple[Order, ...]) -> Sta
         for o in orders
         if isinstance(o, Launch)
     )
-    return replace(state, requested=(*state.requested, *asked)) if asked else state
+    withdrawn = {o.launch: o.count for o in orders if isinstance(o, Withdraw)}
+    known = (
+        replace(item, withdrawing=item.withdrawing + withdrawn[item.token]) if item.token in withdrawn else item
+        for item in state.requested
+    )
+    return replace(state, requested=(*known, *asked)) if asked or withdrawn else state

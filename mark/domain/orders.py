@@ -88,7 +88,20 @@ class WarmLambda:
     kind: Literal["warm-lambda"] = "warm-lambda"
 
 
-Order = Launch | Drain | Terminate | StartStandby | StopStandby | WarmLambda
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdraw:
+    """Ask for `count` instances less of a launch that could not be sent yet, or for none of it."""
+
+    token: str
+    reason: str
+    #: Token of the launch.
+    launch: str
+    offering: str
+    count: int
+    kind: Literal["withdraw"] = "withdraw"
+
+
+Order = Launch | Drain | Terminate | StartStandby | StopStandby | WarmLambda | Withdraw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +174,18 @@ class LaunchRefused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchWithdrawn:
+    """Instances of a launch that was withdrawn do not come: no earlier sending of it was heard, either."""
+
+    #: Token of the launch.
+    token: str
+    offering: str
+    count: int
+    at: float
+    kind: Literal["launch-withdrawn"] = "launch-withdrawn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchFailed:
     """An instance was launched and ended before it was ever ready, or was ended because it never was."""
 
@@ -198,4 +223,4 @@ class PlanFailed:
     kind: Literal["plan-failed"] = "plan-failed"
 
 
-Fact = SpotWarned | RebalanceAdvised | LaunchRefused | LaunchFailed | ForecastFailed | PlanFailed
+Fact = SpotWarned | RebalanceAdvised | LaunchRefused | LaunchWithdrawn | LaunchFailed | ForecastFailed | PlanFailed

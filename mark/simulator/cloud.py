@@ -49,6 +49,7 @@ from mark.domain.orders import (
     StopStandby,
     Terminate,
     WarmLambda,
+    Withdraw,
 )
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.engine.host_plane import HostPlane
@@ -199,6 +200,8 @@ class SimulatedCloud:
                     self._leave(machine, Event.DRAIN_TO_STOP, self._engine.now)
             case WarmLambda():
                 self._engine.warm(order.concurrency, are_there=self.prewarmed)
+            case Withdraw():
+                pass  # each launch was taken at once
             case _:
                 assert_never(order)
 

@@ -39,6 +39,7 @@ from mark.domain.orders import (
     StopStandby,
     Terminate,
     WarmLambda,
+    Withdraw,
 )
 from mark.domain.plan import Plan, PlanRequest
 from mark.domain.service_cap import ServiceCap, takes_of
@@ -151,6 +152,8 @@ class JobCloud:
                 self._launch(order)
             case Drain() | Terminate():
                 self._instances = [item for item in self._instances if item[0] not in order.instances]
+            case Withdraw():
+                pass  # each launch was taken at once
             case StartStandby() | StopStandby() | WarmLambda():
                 raise AssertionError(f"Faro has neither standbys nor Lambda: {order.kind}")
 

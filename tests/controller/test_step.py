@@ -19,7 +19,7 @@ from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.front import Front
 from mark.domain.objective import SloWindow
-from mark.domain.orders import Launch, LaunchRefused, RefusalCause, WarmLambda
+from mark.domain.orders import Launch, LaunchRefused, LaunchWithdrawn, RefusalCause, WarmLambda, Withdraw
 from mark.domain.plan import Plan
 from mark.domain.quota import VcpuQuota, quota_family
 from tests.controller.builders import (
@@ -95,6 +95,34 @@ def test_an_instance_that_appears_and_dies_is_not_waited_for_any_longer() -> Non
     token = made.state.requested[0].token
     made.see(seen(60.0, instances(2, state=PENDING, token=token), wanted=plan(small=3)))
     assert launched(made.see(seen(120.0, instances(1, token=token), wanted=plan(small=3)))) == {SMALL.name: 1}
+
+
+def test_a_launch_that_is_not_heard_of_is_withdrawn_where_the_plan_falls() -> None:
+    made = Stepped()
+    made.see(seen(0.0, instances(1), wanted=plan(small=5)))
+    made.see(seen(60.0, instances(1), wanted=plan(small=6)))
+    first, second = (item.token for item in made.state.requested)
+    orders = made.see(seen(120.0, instances(1), wanted=plan(small=3)))
+    assert [(order.launch, order.count) for order in orders if isinstance(order, Withdraw)] == [
+        (second, 1),
+        (first, 2),
+    ]
+    assert made.see(seen(121.0, instances(1), wanted=plan(small=3))) == (), "not again, and nothing in its place"
+    assert made.see(seen(180.0, instances(1), wanted=plan(small=6))) == (), "it may still come"
+    told = tuple(
+        LaunchWithdrawn(token=token, offering=SMALL.name, count=count, at=240.0)
+        for token, count in ((first, 2), (second, 1))
+    )
+    orders = made.see(seen(240.0, instances(1), wanted=plan(small=6), facts=told))
+    assert launched(orders) == {SMALL.name: 3}
+    assert [(item.token, item.count) for item in made.state.requested][:1] == [(first, 2)]
+
+
+def test_of_a_launch_that_was_taken_nothing_is_withdrawn() -> None:
+    made = Stepped()
+    made.see(seen(0.0, wanted=plan(small=5)))
+    some = instances(2, state=PENDING, token=made.state.requested[0].token)
+    assert not [one for one in made.see(seen(60.0, some, wanted=plan(small=1))) if isinstance(one, Withdraw)]
 
 
 def test_a_lost_call_heals_when_the_request_expires() -> None:

@@ -39,6 +39,7 @@ from mark.domain.orders import (
     StopStandby,
     Terminate,
     WarmLambda,
+    Withdraw,
 )
 from tests.controller.builders import LARGE, POLICY, SLEEPER, SMALL
 
@@ -289,7 +290,7 @@ class Life:
                     if machine.state is InstanceState.STOPPED:
                         machine.state, machine.then = InstanceState.PENDING, InstanceState.READY
                         machine.due_at = self.world.now + WAKE_S
-            case WarmLambda():
+            case WarmLambda() | Withdraw():
                 pass
             case _:
                 assert_never(order)

@@ -38,8 +38,6 @@ UPDATED_AT, RELEASED_AT = 24 * MINUTE_S, 10 * MINUTE_S
 NOTICED_AT, TAKEN_AT = 17 * MINUTE_S, 21 * MINUTE_S
 CANARY = CanaryPolicy(steps=(0.25, 1.0), dwell_s=60.0, least_answers=50)
 SETTLES = 10
-RESENT_S = 660.0
-"""For how long an order is sent again (`FleetSetup.resend_limit_s`), and a period."""
 DESTROYS, BETWEEN_S = 20, 30.0
 """Attempts of a destroy, whose stacks take minutes to go, and what lies between two."""
 
@@ -197,14 +195,13 @@ def check_journal(world: ServiceWorld) -> None:
 def check_orders(world: ServiceWorld) -> None:
     """Nothing is ordered twice under two names: no launch takes an offering above what was planned for it.
 
-    Lately: one that could not be sent is sent again for a while, also where the plan has fallen meanwhile.
+    At the tick before or at this one: a launch that waits is sent again before the tick plans, withdrawn after it.
     """
-    for (_, was_stable, before, _), (at, stable, there, _) in pairwise(world.fleets):
+    for (_, was_stable, before, was_planned), (at, stable, there, planned) in pairwise(world.fleets):
         if stable != was_stable:  # the whole fleet is another one, which the rollout launched
             continue
-        lately = [planned for then, _, _, planned in world.fleets if at - RESENT_S <= then <= at]
         for name, count in there.items():
-            most = max(planned[name] for planned in lately)
+            most = max(was_planned[name], planned[name])
             assert count <= max(before[name], most), f"{count} {name} at {at - START_AT:.0f} s, {most} planned"
 
 

@@ -3,9 +3,10 @@
 Everything here may be asked again: launches carry the order's token, ends and starts are what they are however
 often they are asked for. An order that AWS throttles, after boto3's own retries, is kept and sent again at the
 next `observe`, in its turn, until `resend_limit_s`; then it is dropped, the controller forgets it too, and orders
-anew what is still missing. What AWS refuses of a launch or a wake, or a guardrail cuts off it, becomes a
-LaunchRefused; what it refuses of a stop or an end is an error in the log, once, and a trouble until it is done. No
-order ends a term, whatever AWS answers. A listing that AWS does not give is replaced by the last one for a while.
+anew what is still missing. What the plan wants no more of a launch that waits is withdrawn. What AWS refuses of a
+launch or a wake, or a guardrail cuts off it, becomes a LaunchRefused; what it refuses of a stop or an end is an
+error in the log, once, and a trouble until it is done. No order ends a term, whatever AWS answers. A listing that
+AWS does not give is replaced by the last one for a while.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from mark.domain.orders import (
     Fact,
     Launch,
     LaunchFailed,
+    LaunchWithdrawn,
     Order,
     RebalanceAdvised,
     RefusalCause,
@@ -58,6 +60,7 @@ from mark.domain.orders import (
     StopStandby,
     Terminate,
     WarmLambda,
+    Withdraw,
 )
 from mark.ports import Clock, Ledger, Membership
 from mark.protocols.events import StateChanged
@@ -112,6 +115,7 @@ class Ec2Cloud:
         self._troubles = Troubles()
         self._unproven: dict[str, Ec2Row] = {}
         self._unanswered: list[tuple[float, Launch]] = []
+        self._withdrawn: list[tuple[float, Launch, int]] = []
         self._listed_at: float | None = None
         self._draining: set[str] = set()
         self._warned: dict[str, float] = {}
@@ -380,6 +384,8 @@ class Ec2Cloud:
                 self._stop_standbys(order.instances)
             case WarmLambda():
                 self._warm_up(order.concurrency)
+            case Withdraw():
+                self._withdraw(order)
             case _:
                 assert_never(order)
 
@@ -465,9 +471,33 @@ class Ec2Cloud:
         due = [order for at, order in self._unanswered if now - at >= self._setup.unlisted_limit_s]
         self._unanswered = [one for one in self._unanswered if one[1] not in due]
         for order in due:
-            had = sum(row.token == order.token for row in (self._rows | self._unlisted).values())
-            if had < order.count:
+            if (had := self._had(order)) < order.count:
                 self._facts += unfilled(self._setup, order, order.count - had, now)
+
+        told = [one for one in self._withdrawn if now - one[0] >= self._setup.unlisted_limit_s]
+        self._withdrawn = [one for one in self._withdrawn if one not in told]
+        for _, order, count in told:
+            lacking = min(count, order.count - self._had(order))
+            if lacking > 0:
+                fact = LaunchWithdrawn(token=order.token, offering=order.offering, count=lacking, at=now)
+                self._facts.append(fact)
+
+    def _had(self, order: Launch) -> int:
+        """Instances of an order that are there."""
+        return sum(row.token == order.token for row in (self._rows | self._unlisted).values())
+
+    def _withdraw(self, withdraw: Withdraw) -> None:
+        """Send so many less of a launch that waits; one that does not was taken, or has been given up.
+
+        An earlier sending may have been heard, whose answer was lost. So what does not come is told when EC2 has
+        had the time to list it; and the rest keeps its token, at which EC2 launches nothing twice.
+        """
+        for place, (at, order) in enumerate(self._unsent):
+            if isinstance(order, Launch) and order.token == withdraw.launch:
+                left = max(0, order.count - withdraw.count)
+                self._unsent[place : place + 1] = [(at, replace(order, count=left))] if left else []
+                self._withdrawn.append((self._clock.now(), order, withdraw.count))
+                return
 
     def _drain(self, names: Sequence[str]) -> None:
         """Ask the agents to leave; end at once those that have never served.

@@ -17,7 +17,7 @@ from mark.config.settings import Settings
 from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
-from mark.domain.orders import Launch, Order, WarmLambda
+from mark.domain.orders import Launch, Order, WarmLambda, Withdraw
 from mark.live.commands.load import (
     LoadDocument,
     LoadOptions,
@@ -168,7 +168,7 @@ def order_counts(rows: Sequence[OrderRow], start_at: float) -> OrderCounts:
         offerings = {instance.id: instance.offering for instance in fleet}
         for order in orders:
             match order:
-                case Launch():
+                case Launch() | Withdraw():
                     counts[place, order.kind, order.offering] += order.count
                 case WarmLambda():
                     pass  # how many are warm already is believed, not known

@@ -27,6 +27,7 @@ from mark.domain.orders import (
     StopStandby,
     Terminate,
     WarmLambda,
+    Withdraw,
 )
 from mark.domain.times import CloudTimes
 from mark.ports import Clock, Cloud
@@ -166,7 +167,7 @@ class ShadowCloud:
                     self._become(shadow, step(woken, Event.RUN, now), now)
             case StopStandby():
                 self._leave(order.instances, Event.DRAIN_TO_STOP, now)
-            case WarmLambda():
+            case WarmLambda() | Withdraw():
                 return
             case _:
                 assert_never(order)

@@ -17,7 +17,7 @@ from mark.domain.capacity_schedule import next_bounds
 from mark.domain.demand import Demand
 from mark.domain.figures import plural
 from mark.domain.fleet import FleetView, Instance, InstanceState
-from mark.domain.orders import Launch, Order, WarmLambda
+from mark.domain.orders import Launch, Order, WarmLambda, Withdraw
 from mark.live.clock import ServiceClock
 from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
@@ -262,7 +262,7 @@ def _observed(instance: Instance, usd_per_hour: float | None) -> PublishedInstan
 
 def _decision(order: Order, now: float) -> OrderStatus:
     match order:
-        case Launch():
+        case Launch() | Withdraw():
             what = f"{order.count} {order.offering}"
         case WarmLambda():
             what = plural(order.concurrency, "environment")

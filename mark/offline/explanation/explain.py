@@ -23,11 +23,13 @@ from mark.domain.orders import (
     Launch,
     LaunchFailed,
     LaunchRefused,
+    LaunchWithdrawn,
     Order,
     PlanFailed,
     RebalanceAdvised,
     SpotWarned,
     WarmLambda,
+    Withdraw,
 )
 from mark.domain.plan import Plan
 from mark.offline.explanation.boot_times import BootTimes, boot_lines
@@ -210,7 +212,7 @@ def _weight(orders: Sequence[Order]) -> int:
 
 def _size(order: Order) -> int:
     match order:
-        case Launch():
+        case Launch() | Withdraw():
             return order.count
         case WarmLambda():
             return order.concurrency
@@ -258,20 +260,23 @@ def _format_seen(tick: Tick, header: Header) -> str:
 def _fact(fact: Fact) -> str:
     match fact:
         case SpotWarned():
-            return f"spot notice: {fact.instance} goes in {fact.terminates_at - fact.at:.0f} s"
+            said = f"spot notice: {fact.instance} goes in {fact.terminates_at - fact.at:.0f} s"
         case RebalanceAdvised():
-            return f"AWS recommends to replace {fact.instance}, which serves until another is ready"
+            said = f"AWS recommends to replace {fact.instance}, which serves until another is ready"
         case LaunchRefused():
             what = f"{fact.count} {fact.offering}" if fact.count else f"{fact.offering} also"
-            return f"{what} refused: {fact.why}"
+            said = f"{what} refused: {fact.why}"
+        case LaunchWithdrawn():
+            said = f"{fact.count} {fact.offering} of a launch that was withdrawn do not come"
         case LaunchFailed():
-            return f"{fact.instance} ({fact.offering}) never became ready: {fact.why}"
+            said = f"{fact.instance} ({fact.offering}) never became ready: {fact.why}"
         case ForecastFailed():
-            return f"the forecaster {fact.forecaster} failed: {fact.error}"
+            said = f"the forecaster {fact.forecaster} failed: {fact.error}"
         case PlanFailed():
-            return f"no plan: {fact.error}"
+            said = f"no plan: {fact.error}"
         case _:
             assert_never(fact)
+    return said
 
 
 def _expected(tick: Tick, header: Header) -> str:
@@ -302,6 +307,8 @@ def _order(order: Order, plan: Plan | None) -> str:
     match order:
         case Launch():
             what = f"launch {order.count} {order.offering}" + (" as standby" if order.role is Role.STANDBY else "")
+        case Withdraw():
+            what = f"ask for {order.count} {order.offering} less"
         case WarmLambda():
             what = f"keep {plural(order.concurrency, 'Lambda environment')} warm"
         case _:

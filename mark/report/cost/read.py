@@ -50,7 +50,7 @@ from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import plural
 from mark.domain.models.profile import assumed_words, evidence_line, stand_in_words
-from mark.domain.orders import Launch, WarmLambda
+from mark.domain.orders import Launch, WarmLambda, Withdraw
 from mark.report.cost.advice import advice_of
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.cost_report import (
@@ -441,6 +441,8 @@ def _decision(priced: PricedOrder) -> LargeDecision:
     match order:
         case Launch():
             what = f"launch {order.count} {order.offering}"
+        case Withdraw():
+            what = f"ask for {order.count} {order.offering} less"
         case WarmLambda():
             what = f"warm {plural(order.concurrency, 'Lambda environment')}"
         case _:

@@ -29,6 +29,7 @@ from mark.domain.orders import (
     StopStandby,
     Terminate,
     WarmLambda,
+    Withdraw,
 )
 from mark.planner.pods.pod_packing import Node, NodeType, Pod, consolidate, endpoint_types, new_nodes, place
 from mark.planner.pods.pod_sizes import PodSize, node_types
@@ -126,6 +127,8 @@ class PodCloud:
                         self._nodes.drain(self.pods[name])
             case WarmLambda():
                 self.engine.warm(order.concurrency, are_there=self.prewarmed)
+            case Withdraw():
+                pass  # each launch was taken at once
             case StartStandby() | StopStandby():
                 raise AssertionError("pods do not stand by")
             case _:

@@ -23,6 +23,7 @@ from mark.domain.orders import (
     Drain,
     LaunchFailed,
     LaunchRefused,
+    LaunchWithdrawn,
     RebalanceAdvised,
     RefusalCause,
     SpotWarned,
@@ -30,6 +31,7 @@ from mark.domain.orders import (
     StopStandby,
     Terminate,
     WarmLambda,
+    Withdraw,
 )
 from mark.protocols.events import StateChanged
 from tests.aws.builders import (
@@ -277,6 +279,45 @@ def test_an_order_that_stays_unsent_is_dropped_when_the_controller_forgets_it(th
     there.clock.at += 601.0
 
     assert len(there.cloud.observe()) == 0
+
+
+@pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 0), (5, 0)])
+def test_what_is_withdrawn_of_a_throttled_launch_is_not_sent_again(there: Scene, count: int, left: int) -> None:
+    fail(there.aws, "CreateFleet", "RequestLimitExceeded", times=2)
+    there.cloud.submit(launch(2))
+    there.cloud.submit(withdraw(count))
+    assert len(there.cloud.observe()) == left
+    assert there.cloud.drain_facts() == [], "an earlier sending may have been heard"
+    there.clock.at += 120.0
+    assert len(there.cloud.observe()) == left
+    [fact] = there.cloud.drain_facts()
+    assert isinstance(fact, LaunchWithdrawn)
+    assert (fact.token, fact.count) == ("t1-1", 2 - left)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_withdrawn_launch_whose_answer_was_lost_comes_once(there: Scene, count: int) -> None:
+    heard = there.aws.ec2.create_fleet(**fleet_request(there.cloud._setup, launch(2)))
+    assert heard["Instances"]
+    fail(there.aws, "CreateFleet", "InternalError", times=2)
+    there.cloud.submit(launch(2))
+    there.cloud.submit(withdraw(count))
+    for _ in range(3):
+        assert len(there.cloud.observe()) == 2
+        there.clock.at += 120.0
+    assert there.cloud.drain_facts() == []
+
+
+def test_what_is_withdrawn_of_a_launch_that_does_not_wait_is_left_alone(there: Scene) -> None:
+    there.cloud.submit(launch(2))
+    there.cloud.submit(withdraw(2))
+    there.clock.at += 120.0
+    assert len(there.cloud.observe()) == 2
+    assert there.cloud.drain_facts() == []
+
+
+def withdraw(count: int) -> Withdraw:
+    return Withdraw(token="t2-1", reason="r", launch="t1-1", offering=ON_DEMAND.name, count=count)
 
 
 def test_orders_behind_a_throttled_one_keep_their_turn(there: Scene) -> None:

@@ -142,7 +142,8 @@ def test_quotas_that_are_read_anew_hold_from_then_on() -> None:
         made.state, seen(60.0, instances(9, C5)), policy, history=history, forecast=forecast(10.0)
     )
     assert request.refused == ()
-    assert made.see(replace(seen(60.0, instances(9, C5), wanted=wanted), quotas=(old,))) == ()
+    there = instances(9, C5, token=made.state.requested[0].token)
+    assert made.see(replace(seen(60.0, there, wanted=wanted), quotas=(old,))) == ()
     request = request_at(
         made.state, seen(120.0, instances(9, C5)), policy, history=history, forecast=forecast(10.0)
     )
