@@ -20,6 +20,8 @@ from mark.domain.billing.footprint import Footprint
 from mark.domain.load.traffic import ModelTraffic
 
 DAY_S = 86400.0
+NOTHING = 1e-7
+"""Of a line's quantity, hours, GiB or USD: less is what a difference of large sums leaves by rounding."""
 
 Key = tuple[str, str]
 
@@ -109,13 +111,13 @@ def _by_key(lines: Iterable[BillLine]) -> dict[Key, BillLine]:
 
 
 def _between(bills: Sequence[dict[Key, BillLine]], since: float, until: float) -> tuple[DayCost, ...]:
-    """The lines that each day added; lines without a quantity are left out."""
+    """The lines that each day added; lines without a quantity are left out, and what only rounding adds."""
     found = []
     for (day, _, _), before, after in zip(days_between(since, until), bills, bills[1:], strict=False):
         for key, line in after.items():
             old = before.get(key)
             added = line if old is None else _less(line, old)
-            if added.quantity > 0:
+            if added.quantity > NOTHING:
                 found.append(DayCost(day=day, line=added))
     return tuple(found)
 

@@ -27,6 +27,8 @@ FREE_CAPACITY = "capacity reservations that nothing ran in"
 
 ROUNDING = 1e-9
 """Of a length of time."""
+ROUNDING_USD = 1e-7
+"""Of the sums of many hours: less is nothing."""
 Hours = dict[int, list[Usage]]
 """Usage by hours since the epoch."""
 
@@ -121,8 +123,11 @@ def bill_commitments(
         if length >= part * (1.0 - ROUNDING):
             unused += found.unused_usd - found.free_capacity_usd
             free += found.free_capacity_usd
-    lines = (_line(USED, taken, taken), _line(UNUSED, unused, unused), _line(COVERED, covered, -covered))
-    return (*lines, _line(FREE_CAPACITY, free, free)) if owned.capacity_reservations else lines
+    taken, unused, covered, free = (
+        usd if abs(usd) >= ROUNDING_USD else 0.0 for usd in (taken, unused, covered, free)
+    )
+    lines = (_line(USED, taken, taken), _line(UNUSED, unused, unused), _line(COVERED, covered, 0.0 - covered))
+    return (*lines, _line(FREE_CAPACITY, free, free)) if free else lines
 
 
 def commitment_words(lines: Iterable[BillLine]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from mark.catalog.price_overlay import PriceOverlay
 from mark.config.parts import Part, Positive, Share, matching
@@ -39,6 +39,13 @@ class PriceOverlaySettings(Part):
         0, description="Where several match a type, the one of the greatest weight holds; two of one are refused."
     )
 
+    _file: str = PrivateAttr("settings")
+
+    @model_validator(mode="after")
+    def _knows_its_file(self, info: ValidationInfo) -> Self:
+        self._file = (info.context or {}).get("file", self._file)
+        return self
+
     @model_validator(mode="after")
     def _says_one_price(self) -> Self:
         if (self.adjust is None) == (self.usd_per_hour is None):
@@ -52,7 +59,7 @@ class PriceOverlaySettings(Part):
         adjust = self.adjust or "+0"
         by_percent, amount = adjust.endswith("%"), float(adjust.removesuffix("%"))
         return PriceOverlay(
-            name=name,
+            name=f"{self._file}: {name}",
             types=self.types,
             markets=self.markets,
             factor=1.0 + amount / PERCENT if by_percent else 1.0,

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from mark.catalog.billing import HOURS_PER_MONTH
-from mark.catalog.commitment_file import load_commitments
+from mark.catalog.commitment_file import load_commitments, unknown_words
 from mark.catalog.load import PriceSnapshot, load_models, load_prices, load_service_prices
 from mark.catalog.shipped_models import MODEL_FILE, folder_of
 from mark.catalog.sizing import (
@@ -132,9 +133,25 @@ def _commitments(settings: Settings, prices: PriceSnapshot, zones: int) -> Commi
     path = settings.account.commitments
     if path is None:
         return NO_COMMITMENTS
-    there = load_commitments(path).in_region(settings.service.aws.region)
-    there = there.with_prices(prices.on_demand_usd_per_hour)
-    return replace(there.in_zones(settings.rollout.network.zones), zones=zones)
+    there = _holding_here(load_commitments(path), settings).with_prices(prices.on_demand_usd_per_hour)
+    return replace(there, zones=zones)
+
+
+def _holding_here(owned: Commitments, settings: Settings) -> Commitments:
+    return owned.in_region(settings.service.aws.region).in_zones(settings.rollout.network.zones)
+
+
+def commitment_remarks(settings: Settings, owned: Commitments, known: Collection[str]) -> tuple[str, ...]:
+    """Remarks on the file of commitments: those that hold elsewhere, and names that no type of `known` has."""
+    said, path = [unknown_words(owned, known)], settings.account.commitments
+    if path is not None:
+        there = load_commitments(path)
+        here = _holding_here(there, settings)
+        held = {item.name for item in (*here.plans, *here.reserved)}
+        names = [item.name for item in (*there.plans, *there.reserved) if item.name not in held]
+        if names:
+            said.append(f"{path}: {', '.join(names)} not counted: of another region, or zone, than the service's")
+    return tuple(filter(None, said))
 
 
 def _secrets(rollout: RolloutSettings) -> int:

@@ -347,7 +347,7 @@ def load_settings(config: Path | Mapping[str, Any] | None, flags: Mapping[str, t
             _put_in_models(tree, key, value)
     _inherit(tree)
     try:
-        return Settings.model_validate(tree)
+        return Settings.model_validate(tree, context={"file": name})
     except ValidationError as error:
         raise _refusal(error.errors()[0], given, name) from error
 

@@ -12,8 +12,7 @@ from rich.table import Table
 
 from mark.catalog.billing import SECONDS_PER_HOUR, gateway_count
 from mark.catalog.commitment_bill import HourlyUsage, left_by_standing
-from mark.catalog.commitment_file import unknown_words
-from mark.config.footprint import ShapeAdvice, advise_shape, footprint_of
+from mark.config.footprint import ShapeAdvice, advise_shape, commitment_remarks, footprint_of
 from mark.config.policies import chosen_policies, chosen_variants, sized_model
 from mark.config.prices import chosen_prices, list_prices
 from mark.config.served import as_rolled_out
@@ -141,7 +140,7 @@ def plan_for(settings: Settings, forecast: Forecast, running: Sequence[str] = ()
         covered=_covered(plan, supply, footprint, owned) if owned else None,
         pays_from_rps=supply.break_even_rps(footprint, model),
         list_usd_per_hour=list_prices(settings, supply.offerings),
-        notes=tuple(filter(None, (*supply.warnings, unknown_words(owned, prices.names)))),
+        notes=(*supply.warnings, *commitment_remarks(settings, owned, prices.names)),
     )
 
 

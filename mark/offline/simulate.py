@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mark.catalog.commitment_file import unknown_words
+from mark.config.footprint import commitment_remarks
 from mark.config.policies import ALL, chosen_overrides, replayed_central, usable_cache
 from mark.config.settings import Settings
 from mark.dispatch.central.policy import CentralPolicy
@@ -258,10 +258,10 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
     sizes = experiment.spec.workload.sizes
     sized = [f"requests have {sizes.mean:.4g} items on average (sizes {sizes.name})"] if sizes else []
     notes = experiment.spec.workload.notes
-    misspelt = unknown_words(experiment.spec.footprint.commitments, experiment.prices.names)
+    owned = commitment_remarks(settings, experiment.spec.footprint.commitments, experiment.prices.names)
     bound_early = (CENTRAL if is_central else BOUND_EARLY,) if policy == KAIROS else ()
     own = (*replaced, *bound_early, *variants, *learned, *tuned, *event_remarks(experiment))
-    return (*own, *overflow, *sized, *notes, *filter(None, (misspelt,)), *experiment.supply.warnings)
+    return (*own, *overflow, *sized, *notes, *owned, *experiment.supply.warnings)
 
 
 def event_remarks(experiment: Experiment) -> tuple[str, ...]:

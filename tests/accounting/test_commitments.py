@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from mark.accounting.daily_costs import DAY_S, shared_days
 from mark.accounting.hourly_totals import first_mark
 from mark.accounting.model_ledger import ModelLedger
 from mark.accounting.usage import IncrementalUsage
-from mark.catalog.commitment_bill import COVERED, UNUSED, USED
+from mark.catalog.commitment_bill import COVERED, FREE_CAPACITY, UNUSED, USED, HourlyUsage, bill_commitments
 from mark.domain.billing.costs import LedgerRecord
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
@@ -91,6 +92,19 @@ def test_instances_that_are_over_were_covered_also_where_a_budget_counts_them_as
     assert {line.item: line.usd for line in whole}[COVERED] == pytest.approx(-12.0 * 0.17)
     for counted in (usage.before, usage.before_past):
         assert commitment_lines([replace(ledger, used=counted)], at) == whole
+
+
+@given(edges=st.lists(st.floats(0.0, 100.0), min_size=2, max_size=9))
+def test_what_only_rounding_leaves_is_nothing(edges: list[float]) -> None:
+    """However the time of instances is cut that use all of a plan."""
+    used, owned = HourlyUsage(), Commitments(plans=(replace(PLAN, usd_per_hour=0.1, discounts=()),))
+    ends = sorted(BEGAN + hours * 3600.0 for hours in edges)
+    for since, until in pairwise(ends):
+        for _ in range(9):
+            used.add_running("c5.large:on-demand", 0.085, since, until)
+    lines = bill_commitments(owned, used.hours(), ends[0], ends[-1])
+    assert all(line.usd == 0.0 or abs(line.usd) >= 1e-7 for line in lines)
+    assert FREE_CAPACITY not in {line.item for line in lines}
 
 
 def test_controllers_and_gateways_use_a_compute_plan() -> None:

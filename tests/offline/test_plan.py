@@ -104,7 +104,7 @@ def test_a_plan_counts_own_prices_and_shows_the_list_price_beside(mark) -> None:
 @pytest.mark.parametrize(
     ("overlays", "why"),
     [
-        ("[{types: [c9], adjust: -5%}]", "account.price_overlays.0: c9 matches no instance type"),
+        ("[{types: [c9], adjust: -5%}]", "mark.yaml: account.price_overlays.0: c9 matches no instance type"),
         ("[{types: [c5], adjust: -0.2}]", "would cost -0.115 USD/h"),
         ("[{types: [c5], adjust: 12}]", 'a percentage ends with %, such as "+5%"'),
         ("[{adjust: -1%}, {types: [c5.large], adjust: -2%}]", "give one of them a greater weight"),
@@ -126,3 +126,7 @@ def test_commitments_of_a_type_that_the_price_table_lacks_are_noted(mark) -> Non
     Path("owned.json").write_text(json.dumps(file))
     said = mark("plan", "--model", "inception-v3", "--rate", "60", "--commitments", "owned.json").err
     assert "the commitments name c5.larg, c55, which the price table lacks; check the spelling" in said
+    kept = {"name": "paris", "instance_type": "c5.large", "count": 2, "zone": "eu-west-3a"}
+    Path("owned.json").write_text(json.dumps({"format": "mark-commitments/1", "capacity_reservations": [kept]}))
+    said = mark("plan", "--model", "inception-v3", "--rate", "60", "--commitments", "owned.json").err
+    assert "owned.json: paris not counted: of another region, or zone, than the service's" in said
