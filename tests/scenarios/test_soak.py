@@ -72,7 +72,7 @@ CENT = 0.01
 FLAT = 1.05
 """Most of its memory of that day that it may have later."""
 LEARNED_BY, LEARNS_MIB = 10, 12
-"""Until that day a training takes more memory each day: its history grows (334 MiB for a day's, 433 for a week's)."""
+"""Until that day a training takes more memory each day: its history grows (334 MiB for a day, 433 for a week)."""
 HOURLY_BYTES = 1500
 """Of marks, load and folded ledger, which are kept for 40 days (docs/live.md: 1.6 MB)."""
 
