@@ -77,7 +77,7 @@ HOURLY_BYTES = 1500
 """Of marks, load and folded ledger, which are kept for 40 days (docs/live.md: 1.6 MB)."""
 
 
-TRAINED_BYTES = 2**20
+TRAINED_BYTES = 2**18
 """Of what the forecaster was trained on: two weeks of minutes."""
 SECRETS = ("token", "store-agent")
 
