@@ -89,6 +89,7 @@ class Kept:
     day: int
     #: Without what lies in the emulated bucket.
     rss_mib: float
+    bucket_mib: float
     files: int
     keys: int
     lines: int
@@ -259,6 +260,7 @@ def measured(world: ServiceWorld, link: Link, log: CountedLog, day: int) -> Kept
     return Kept(
         day=day,
         rss_mib=round((pages * os.sysconf("SC_PAGE_SIZE") - bucket) / 2**20, 1),
+        bucket_mib=round(bucket / 2**20, 1),
         files=len(os.listdir("/proc/self/fd")),
         keys=len(sizes),
         lines=sum(int(link.call("XLEN", name)) for name in segments),
