@@ -34,6 +34,7 @@ from mark.domain.models.versions import (
     shadow_sentence,
     shown,
 )
+from mark.domain.offering import Offering
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order
 
 REQUEST_TIMEOUT_S = 600.0
@@ -64,8 +65,10 @@ class RolloutSeen:
     target: float
     #: The latency objective, seconds.
     objective_s: float
-    #: What is launched where the stable version has no instance; empty: nothing can be.
+    #: What is launched where the stable version has no instance of its own; empty: nothing can be.
     fallback: str = ""
+    #: So many of these carry what shared instances take of the stable version.
+    shared: int = 0
     #: Refused launches of the candidate's since the last move.
     refused: tuple[LaunchRefused, ...] = ()
     #: False while a budget or a pause lets no second fleet be rented.
@@ -152,11 +155,24 @@ def unsubmitted(rollout: Rollout | None, versions: ModelVersions) -> tuple[Launc
     return tuple(_launch(item, versions.candidate, "ordered before a takeover") for item in rollout.requested)
 
 
-def needed(rollout: Rollout, stable: Counter[str], fallback: str) -> dict[str, int]:
+def needed(rollout: Rollout, stable: Counter[str], seen: RolloutSeen) -> dict[str, int]:
     """Instances of the candidate per offering that carry its step's share of what the stable version has."""
-    if not stable:
-        return {fallback: 1} if fallback else {}
-    return {name: math.ceil(rollout.share * count - EXACT) for name, count in sorted(stable.items())}
+    whole = stable + Counter({seen.fallback: seen.shared})
+    if not whole and seen.fallback:
+        whole[seen.fallback] = 1
+    return {name: math.ceil(rollout.share * count - EXACT) for name, count in sorted(whole.items())}
+
+
+def fallback_of(offerings: Iterable[Offering], shared_rps: float) -> tuple[str, int]:
+    """What carries most cheaply what shared instances take of a model, and how many; one carries no load at all.
+
+    shared_rps: requests/s that they may take. The name is empty where nothing can be rented.
+    """
+    rented = [(math.ceil(shared_rps / one.capacity_rps), one) for one in offerings if one.usd_per_hour > 0]
+    if not rented:
+        return "", 0
+    count, found = min(rented, key=lambda pair: (max(1, pair[0]) * pair[1].usd_per_hour, pair[1].name))
+    return found.name, count
 
 
 def _serving(fleet: FleetView, version: str, versions_stable: str) -> list[Instance]:
@@ -206,7 +222,7 @@ def _moved(rollout: Rollout, stable: str, seen: RolloutSeen) -> Rollout:
     if fault is not None:
         return aborted(rollout, now, fault)
     # the stable version's fleet may grow all the time: a share that is held waits for none that boots there
-    wanted = needed(rollout, _counted(_serving(seen.fleet, stable, stable), ready=is_held), seen.fallback)
+    wanted = needed(rollout, _counted(_serving(seen.fleet, stable, stable), ready=is_held), seen)
     ready = _counted(_serving(seen.fleet, rollout.candidate, stable), ready=True)
     lacking = {name: count for name, count in wanted.items() if ready[name] < count}
     if wanted and not lacking:
@@ -440,7 +456,7 @@ def _launches(rollout: Rollout, versions: ModelVersions, seen: RolloutSeen) -> t
         have[item.offering] += item.waiting
     orders, asked = [], list(rollout.requested)
     number = rollout.launches
-    for name, count in needed(rollout, stable, seen.fallback).items():
+    for name, count in needed(rollout, stable, seen).items():
         if (missing := count - have[name]) > 0:
             number += 1
             item = VersionLaunch(token=f"r{rollout.id}-{number}", offering=name, count=missing, at=seen.now)

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.rollout import REQUEST_TIMEOUT_S, RolloutSeen, advance, judge, obey, unsubmitted
+from mark.controller.rollout import (
+    REQUEST_TIMEOUT_S,
+    RolloutSeen,
+    advance,
+    fallback_of,
+    judge,
+    obey,
+    unsubmitted,
+)
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.models.versions import (
@@ -25,6 +33,7 @@ from mark.domain.models.versions import (
     counted_since,
 )
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause
+from tests.planner.builders import offering
 
 OLD, NEW = "aaaa", "bbbb"
 POLICY = CanaryPolicy(dwell_s=60.0, ready_within_s=300.0, least_requests=10)
@@ -65,6 +74,8 @@ class World:
     shadowed_moves: int = 0
     #: share of its requests that the candidate admits; the stable version answers the others
     admits: float = 1.0
+    #: instances of its own that carry what shared ones take
+    shared: int = 0
 
     @property
     def fleet(self) -> FleetView:
@@ -116,6 +127,7 @@ class World:
             target=0.98,
             objective_s=1.0,
             fallback="small",
+            shared=self.shared,
             refused=refused,
             may_launch=may_launch,
         )
@@ -173,8 +185,10 @@ def test_it_goes_by_steps_and_the_new_version_is_the_stable_one_at_last() -> Non
     order=st.sampled_from([None, ABORT, PROMOTE]),
     at=st.integers(0, 60),
     lost_at=st.integers(0, 60),
+    shared=st.integers(0, 3),
 )
 def test_shares_are_carried_before_they_are_given_and_every_rollout_ends(
+    *,
     stable: int,
     other: int,
     boots: int,
@@ -183,8 +197,10 @@ def test_shares_are_carried_before_they_are_given_and_every_rollout_ends(
     order: RolloutCommand | None,
     at: int,
     lost_at: int,
+    shared: int,
 ) -> None:
-    world = World(stable=[*running(OLD, stable), *running(OLD, other, offering="large")], boots=boots)
+    own = [*running(OLD, stable), *running(OLD, other, offering="large")]
+    world = World(stable=own, boots=boots, shared=shared)
     world.late_share[NEW] = late
     world.command(replace(START, policy=replace(POLICY, steps=steps)))
     for number in range(5000):
@@ -201,7 +217,8 @@ def test_shares_are_carried_before_they_are_given_and_every_rollout_ends(
         gained = world.versions.weight > before or (world.rollout.phase is RolloutPhase.PROMOTED and not was_over)
         if gained:
             share = world.rollout.share
-            assert ready["small"] >= (math.ceil(share * stable - 1e-9) if stable or other else 1)
+            small = stable + shared
+            assert ready["small"] >= (math.ceil(share * small - 1e-9) if small or other else 1)
             assert ready["large"] >= math.ceil(share * other - 1e-9)
         if world.rollout.phase is not RolloutPhase.PROMOTED:
             assert world.ready(OLD) == stable + other, "the stable version shrinks only after the promotion"
@@ -215,6 +232,16 @@ def test_shares_are_carried_before_they_are_given_and_every_rollout_ends(
         if world.rollout.is_over and not [i for i in world.fleet if world.versions.is_retired(i.version)]:
             return
     raise AssertionError("a rollout that never ends")
+
+
+def test_what_shared_instances_take_is_carried_by_whatever_does_it_most_cheaply() -> None:
+    small, large = (
+        offering(name, usd_per_hour=usd, rps=rps) for name, usd, rps in (("small", 1.0, 4.0), ("large", 3.5, 20.0))
+    )
+    asked = (0.0, 4.0, 8.0, 20.0, 21.0)
+    found = [fallback_of([small, large], rps) for rps in asked]
+    assert found == [(small.name, 0), (small.name, 1), (small.name, 2), (large.name, 1), (small.name, 6)]
+    assert fallback_of([], 8.0) == ("", 0)
 
 
 def test_a_version_that_never_becomes_ready_is_aborted_and_its_instances_go() -> None:

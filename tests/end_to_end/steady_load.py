@@ -27,7 +27,7 @@ OBJECTIVE_S = 2.0
 TARGET = 0.98
 TRIES = 3
 PATIENCE_S = 60.0
-BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [0.0]}]})
+BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1.0]}]})
 
 
 class Answer(NamedTuple):
@@ -123,9 +123,9 @@ class Load:
 
 
 @contextmanager
-def load(url: str) -> Iterator[Load]:
+def load(url: str, rps: float = RPS) -> Iterator[Load]:
     """Load until the block ends."""
-    made = Load(url)
+    made = Load(url, rps)
     threads = [threading.Thread(target=made.run) for _ in range(THREADS)]
     for thread in threads:
         thread.start()

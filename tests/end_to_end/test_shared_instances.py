@@ -5,22 +5,37 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mark.domain.clock import ClockAnchor
 from mark.domain.host_spec import SHARED
+from mark.domain.member import MemberState
+from mark.domain.models.versions import ModelVersions, Rollout, RolloutPhase
+from mark.domain.orders import Launch
+from mark.live.local.clock_control import set_clock
+from mark.steady_time import steady_time
 from mark.store.published_status import HOSTS
-from tests.end_to_end.rig import Rig, eventually, fetch, rig
+from tests.end_to_end.rig import Rig, assert_in_time, core_waits, eventually, fetch, rig
+from tests.end_to_end.steady_load import load
 from tests.wheels import with_requirements
 
+SPEED = 30.0
+"""Boots take their minutes on the service's clock."""
+RPS = 10.0
+OBJECTIVE_S = 1.0
 GATEWAYS_ASKED = 8
 """Requests in a row after which each of the two gateways has very likely answered one."""
 FACTORS = {"one": 1, "two": 2, "three": 3}
 """By model, what it multiplies its input with."""
+ROLLED_OUT = "three"
 OWN_PACKAGES = ("one", "two")
 """Models that get their factor from a library: the same, in two versions."""
 HANG, LEAK, SPIN = -1.0, -2.0, -3.0
@@ -77,7 +92,7 @@ def service_of(folder: Path, name: str) -> str:
     models = [
         {
             "name": model,
-            "latency_ms": 1000.0,
+            "latency_ms": 1000.0 * OBJECTIVE_S,
             "target_percent": 98.0,
             "objective_source": "a test",
             "memory_gib": 0.25,
@@ -107,11 +122,14 @@ def service_of(folder: Path, name: str) -> str:
     for model, factor in FACTORS.items():
         (folder / model).mkdir()
         own = model in OWN_PACKAGES
-        more = "from shade import FACTOR" if own else f"FACTOR = {factor}"
-        (folder / model / "model.py").write_text(CODE.format(more=more))
+        write_code(folder, model, "from shade import FACTOR" if own else f"FACTOR = {factor}")
         if own:
             with_requirements(folder / model, f"{factor}.0", f"FACTOR = {factor}")
     return SERVICE.format(name=name) + "".join(SERVED.format(name=model) for model in FACTORS)
+
+
+def write_code(folder: Path, model: str, more: str) -> None:
+    (folder / model / "model.py").write_text(CODE.format(more=more))
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +237,55 @@ def test_a_killed_process_leaves_no_model_unplaced_and_none_placed_twice(live: R
     eventually(lambda: all(ask(live, model)[0] == 200 for model in FACTORS))
     eventually(lambda: looked_at(live) > killed_at and serving(live) == {row["id"]: set(FACTORS)})
     assert [one["id"] for one in live.instances("pending", "running")] == [row["id"]]
+
+
+def test_a_model_is_rolled_out_and_a_bad_version_aborted_while_its_neighbours_serve_on(live: Rig) -> None:
+    """A version is tried on an instance of its own, and loaded beside the old one once it is promoted."""
+    store, (row,) = live.store, live.instances("running")
+    now = store.clock().service_time(steady_time())
+    set_clock(store, live.controls, ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED))
+
+    def versions() -> ModelVersions:
+        found = store.versions(ROLLED_OUT)
+        assert found is not None
+        return found
+
+    def rolled_out(factor: str, dwell_s: int) -> Rollout:
+        write_code(live.home, ROLLED_OUT, f"FACTOR = {factor}")
+        live.ask("rollout", "start", "--model", ROLLED_OUT, "--canary", "50,100", "--dwell", str(dwell_s))
+        eventually(lambda: (rollout := versions().rollout) is not None and rollout.is_over)
+        over = versions().rollout
+        assert over is not None
+        return over
+
+    def instances(version: str) -> set[str]:
+        members = [one for one in store.members() if one.model == ROLLED_OUT and one.version == version]
+        return {one.instance for one in members if one.state is MemberState.READY}
+
+    with ExitStack() as loads, core_waits() as waited:
+        url = f"{live.running['gateway']}/v2/models/{{}}/infer"
+        sent = {name: loads.enter_context(load(url.format(name), RPS)) for name in FACTORS}
+        first = versions().stable
+        second = rolled_out("30", 60)
+        assert second.phase is RolloutPhase.PROMOTED
+        assert versions().stable == second.candidate
+        eventually(lambda: row["id"] in instances(second.candidate) and not instances(first))
+        eventually(lambda: set(sent[ROLLED_OUT].since(time.monotonic() - 1.0)) == {30.0})
+        at = time.monotonic()
+        bad = rolled_out("'bad'", 100_000)
+        assert bad.phase is RolloutPhase.ABORTED
+        eventually(lambda: not instances(bad.candidate))
+        assert set(sent[ROLLED_OUT].since(at)) == {30.0}
+    orders = [order for tick in live.ticks(ROLLED_OUT) for order in tick.orders]
+    assert not [order for order in orders if isinstance(order, Launch)], "its own fleet is not planned for more"
+    for name, one in sent.items():
+        statuses = Counter(answer.status for answer in one.answers)
+        assert set(statuses) == {200}, name
+        values = list(dict.fromkeys(answer.value for answer in one.answers))
+        assert values == ([3.0, 30.0] if name == ROLLED_OUT else [FACTORS[name]])
+        in_time = sum(answer.took_s <= OBJECTIVE_S for answer in one.answers)
+        found = {"sent": len(one.answers), "attained": in_time / len(one.answers), "waited_s": waited[0]}
+        assert_in_time(found, 0.99, rate=RPS)
 
 
 def test_its_rent_is_on_the_bill_once_and_it_is_drained_at_the_end(live: Rig) -> None:

@@ -131,6 +131,7 @@ class DriverFactory:
             cloud=cloud,
             spending_limit=shared.spending_limit,
             notes=retraining.notes,
+            shared_rps=lambda: 0.0 if hosts is None else hosts.planned_rps(model.name),
         )
         plane = self._plane(model, clock, warmer, written.history)
         controller = Controller(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from mark.controller.rollout import RolloutMove, RolloutSeen, advance, obey, unsubmitted
+from mark.controller.rollout import RolloutMove, RolloutSeen, advance, fallback_of, obey, unsubmitted
 from mark.controller.state import Note, NoteKind
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.fleet import FleetView, Instance, Role
@@ -146,9 +146,12 @@ class RolloutDriver:
         cloud: VersionedCloud,
         spending_limit: Callable[[], SpendingLimit],
         notes: list[Note],
+        shared_rps: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """shared_rps: what shared instances may take of the model, requests/s."""
         self._served, self._store, self._lease, self._clock = served, store, lease, clock
         self._cloud, self._spending_limit, self._notes = cloud, spending_limit, notes
+        self._shared_rps = shared_rps
         self._look_at = self._observe_at = -math.inf
         self._unsent = () if cloud.versions is None else unsubmitted(cloud.versions.rollout, cloud.versions)
 
@@ -177,15 +180,15 @@ class RolloutDriver:
         if now >= self._observe_at:
             self._cloud.observe()
             self._observe_at = now + OBSERVE_S
-        offerings = [one for one in self._served.offerings if one.usd_per_hour > 0]
-        cheapest = min(offerings, key=lambda one: (one.usd_per_hour, one.name), default=None)
+        fallback, shared = fallback_of(self._served.offerings, self._shared_rps())
         seen = RolloutSeen(
             now=now,
             fleet=self._cloud.whole,
             counts=self._store.traffic(self._served.name).versions,
             target=self._served.slo.target,
             objective_s=self._served.slo.judged_s,
-            fallback=cheapest.name if cheapest is not None else "",
+            fallback=fallback,
+            shared=shared,
             refused=self._cloud.take_refused(),
             may_launch=self._spending_limit() is SpendingLimit.NONE,
         )

@@ -236,7 +236,6 @@ class AgentConnection(FrameLink):
         taken, self.in_flight = self.in_flight, {}
         for id_, request in taken.items():
             self.write(encode(Cancel(id_)))
-            self.router.tally.gave_back(request)
             if request.size != 1:
                 self._expired[id_] = request.size
             router.take_back(request)

@@ -587,6 +587,11 @@ class ModelRouter:
             return shared
         return self._route(now, size, view.own) or shared
 
+    def takes_share(self, request: InferenceRequest, now: float) -> bool:
+        """True where a shared instance may take one more of its share, which is counted as if it took this one."""
+        shared = self._route(now, request.size, self.view.shared)
+        return shared is not None and self._takes_share(shared, now)
+
     @staticmethod
     def _takes_share(agent: Agent, now: float) -> bool:
         """True where a shared instance may take one more of its share, which is counted."""

@@ -13,6 +13,7 @@ from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
+from mark.serving.gateway.versions.router import VersionRouter
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.harness import LAMBDA, served
 
@@ -146,3 +147,16 @@ def test_what_a_shared_instance_bounces_goes_to_the_models_own_in_the_zone() -> 
     assert shared.got == [False]
     router.bounced_near(request, NOW, was_shared=True)
     assert (near.got, far.got, calls.called) == ([False], [], 0)
+
+
+def test_what_a_candidate_takes_off_a_shared_instance_counts_as_taken_by_it() -> None:
+    shared, new = agent("s-near", share_rps=5.0), agent("0-near")
+    router = router_of([shared], FakeCalls())
+    router.tally.open_window(7, NOW)
+    candidate = router.candidate = VersionRouter(router, "new")
+    candidate.weight = 1.0
+    candidate.set_agents([cast("Agent", new)])
+    taken, _beyond_its_share = ask(router), ask(router)
+    assert (shared.got, new.got, router.tally.shared.total()) == ([], [False, False], 1)
+    candidate.bounced(taken, NOW)
+    assert router.tally.shared.total() == 0

@@ -88,11 +88,16 @@ class VersionRouter(ModelRouter):
         self._stable.agent_changed(view)
 
     def offer_here(self, request: InferenceRequest, now: float) -> None:
-        """Route a request among these agents, by the model's queue where it has one."""
+        """Route a request among these agents, by the model's queue where it has one.
+
+        What it takes off shared instances comes back to them: the model's own fleet is not planned for it.
+        """
         if self._stable.queues_candidate:
             self._stable.queue_for_candidate(request, now)
-        else:
-            super().offer_here(request, now)
+            return
+        if self._stable.takes_share(request, now):
+            self.tally.took_shared(request)
+        super().offer_here(request, now)
 
     def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
         """Answer with a model's response, unless the stable version is to be asked in its place.
@@ -125,6 +130,7 @@ class VersionRouter(ModelRouter):
         Else to the stable version, unless the request names this one.
         """
         self._stable.settle(request)
+        self.tally.gave_back(request)
         is_late = lambda_refused or not self._lambda_is_in_time(request, now)
         if request.version == self.version or not is_late:
             super().bounced(request, now, lambda_refused=lambda_refused)
@@ -159,6 +165,7 @@ class VersionRouter(ModelRouter):
     def take_back(self, request: InferenceRequest) -> None:
         """Answer a request of an aborted version elsewhere."""
         self._stable.settle(request)
+        self.tally.gave_back(request)
         if request.version == self.version:
             self.fail(request, 503, GONE)
         else:
