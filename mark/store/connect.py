@@ -162,7 +162,7 @@ class AsyncLink:
     async def call(self, *words: str | bytes | float) -> Any:
         """One command's answer."""
         try:
-            return await (await self._client()).execute_command(*words)
+            return await _answer(await self._client(), *words)
         except _FAILURES as error:
             raise self._later(error) from error
 
@@ -171,9 +171,9 @@ class AsyncLink:
         try:
             client = await self._client()
             try:
-                return await client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+                return await _answer(client, "EVALSHA", script.sha, len(keys), *keys, *args)
             except NoScriptError:
-                return await client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+                return await _answer(client, "EVAL", script.text, len(keys), *keys, *args)
         except NoPermissionError as error:
             raise self._later(_untold(error)) from error
         except _FAILURES as error:
@@ -195,6 +195,22 @@ class AsyncLink:
     def _later(self, error: Exception) -> RetryLater:
         self._server.failed()
         return _later(self._shown, error)
+
+
+async def _answer(client: Any, *words: str | bytes | float) -> Any:
+    """One command's answer, unless the task was cancelled meanwhile.
+
+    redis-py sends within `asyncio.wait_for`, which loses a cancellation until Python 3.12: a loop that calls the
+    store again and again would never end.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        return await client.execute_command(*words)
+    finally:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 def connect(url: str, locate: Locate | None = None) -> Link:

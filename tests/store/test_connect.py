@@ -7,12 +7,13 @@ import os
 import signal
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.store.connect import _LIMITS, ANSWER_S, Link, connect, connect_async
+from mark.store.connect import _LIMITS, ANSWER_S, AsyncLink, Link, connect, connect_async
 from mark.store.embedded import EmbeddedRedis
 from mark.store.scripts import Script
 from mark.store.service import ServiceStore
@@ -175,3 +176,20 @@ def test_a_cluster_takes_every_script(cluster: str) -> None:
     assert list(store.journal_lines("digits", 1)) == [b"header", b"line"]
     assert store.traffic("digits").answered == 0
     link.close()
+
+
+def test_a_cancellation_that_the_client_loses_ends_its_task_all_the_same() -> None:
+    class Loses:
+        async def execute_command(self, *_words: object) -> bytes:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return b"answer"
+
+    async def test() -> None:
+        call = asyncio.ensure_future(AsyncLink("it", lambda _host: Loses()).call("GET", "key"))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    asyncio.run(test())
