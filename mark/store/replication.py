@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mark.store.connect import Link
-from mark.store.users import StoreUser, hash_of
+from mark.store.users import PROCESSES, StoreUser, hash_of, rights_of
 
 MASTER, REPLICA, LOADING = b"master", b"slave", b"sync"
 """Words of ROLE."""
@@ -55,6 +55,13 @@ class NodeStore:
     def has_user(self, user: StoreUser) -> bool:
         """False where the store lets everybody do all, as one without users does."""
         return self._link.call("ACL", "GETUSER", user) is not None
+
+    def grant(self, service: str) -> None:
+        """Let each role of the service do what this release does, too; nothing is taken from an older one."""
+        for user in PROCESSES:
+            keys, commands = rights_of(user, service)
+            if self.has_user(user):
+                self._link.call("ACL", "SETUSER", user, *keys, *commands)
 
     def take_passwords(self, user: StoreUser, passwords: Sequence[str]) -> None:
         """Let that user log in with these and no other, and end connections that another may have opened.

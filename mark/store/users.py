@@ -125,9 +125,14 @@ NOBODY = "reset on nopass +ping"
 
 def rules_of(user: StoreUser, service: str) -> str:
     """The user's rights in Redis' words, as ElastiCache takes them too: `on ~KEY ... -@all +COMMAND ...`."""
+    keys, commands = rights_of(user, service)
+    return " ".join(("on", *keys, "-@all", *commands))
+
+
+def rights_of(user: StoreUser, service: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Its keys and commands, each as Redis adds it to what a user may already."""
     access, keys = ACCESSES[user], Keys(service)
-    patterns = (f"~{keys.of(kind)}" for kind in access.keys)
-    return " ".join(("on", *patterns, "-@all", *(f"+{command}" for command in access.commands)))
+    return tuple(f"~{keys.of(kind)}" for kind in access.keys), tuple(f"+{one}" for one in access.commands)
 
 
 def acl_file(service: str, passwords: Mapping[StoreUser, str]) -> str:

@@ -28,6 +28,7 @@ from mark.store.data_plane import AgentStore, GatewayStore
 from mark.store.embedded import EmbeddedRedis
 from mark.store.keys import MODEL_DOCUMENTS, Keys
 from mark.store.published_status import BUDGET, BudgetStatus
+from mark.store.replication import NodeStore
 from mark.store.scripts import Script
 from mark.store.service import ServiceStore
 from mark.store.traffic import report_keys, traffic_keys
@@ -83,6 +84,24 @@ def agent(server: EmbeddedRedis, store: ServiceStore) -> Iterator[Link]:
 
 
 # Their whole lives.
+
+
+def test_the_store_of_an_older_release_is_told_what_ours_may_do_and_takes_nothing_from_its_own(
+    tmp_path: Path,
+) -> None:
+    old = acl_file(SERVICE, PASSWORDS).replace("+hgetall ", "").replace(f"~{KEYS.of('fleet')} ", "")
+    with EmbeddedRedis(tmp_path, users=old) as server:
+        gateway = connect(url(server, StoreUser.GATEWAY))
+        with pytest.raises(RetryLater, match="permission"):
+            gateway.call("HGETALL", KEYS.of("fleet"))
+        node = connect(url(server, StoreUser.NODE))
+        node.call("ACL", "SETUSER", StoreUser.AGENT, "~what-an-older-one-reads")
+        NodeStore(node, 0).grant(SERVICE)
+        assert gateway.call("HGETALL", KEYS.of("fleet")) == {}
+        told = str(node.call("ACL", "GETUSER", StoreUser.AGENT))
+        assert "what-an-older-one-reads" in told
+        node.close()
+        gateway.close()
 
 
 def test_a_controllers_life_needs_nothing_that_its_user_may_not(store: ServiceStore) -> None:

@@ -112,8 +112,15 @@ class AgentsPasswords:
             self.poll()
 
 
+def _nothing(_address: str) -> None:
+    """Stores without users let everybody do all."""
+
+
 class StoreNode:
-    """This node. `leader`: address of the node that leads, RetryLater before the first one."""
+    """This node. `leader`: address of the node that leads, RetryLater before the first one.
+
+    `grant` lets this release's processes do what they need at the store of a leader, which may be of an older one.
+    """
 
     def __init__(
         self,
@@ -123,8 +130,10 @@ class StoreNode:
         leader: Callable[[], str],
         name: NodesName | None = None,
         passwords: AgentsPasswords | None = None,
+        grant: Callable[[str], None] = _nothing,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._grant, self._granted_at = grant, address
         self.store, self._address, self._leader, self._monotonic = store, address, leader, monotonic
         self._began_at = monotonic()
         self._name = name
@@ -154,6 +163,9 @@ class StoreNode:
         leader = self._leader()
         if leader != self._address:
             self.store.follow(leader)
+            if leader != self._granted_at:
+                self._grant(leader)
+                self._granted_at = leader
 
     def beside(self, over: threading.Event) -> None:
         """Keep the name beside the ticks of the leading node."""

@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ from mark.live.local.running import Running
 from mark.live.models import NOTHING, LiveModel, make_live_models, service_spec
 from mark.live.store_link import SOON, at_node, follows_lease, open_link, port_of, table_of
 from mark.service_spec import BackendKind, BackendSpec, ServedModel, ServiceSpec
-from mark.store.connect import connect
+from mark.store.connect import Link, connect
 from mark.store.published_status import RESOURCES, PublishedResources
 from mark.store.replication import NodeStore
 from mark.store.service import ServiceStore
@@ -225,7 +225,15 @@ def _store(
         put,
         partial(failures.record, "keeping the nodes' name in DNS"),
     )
-    own = NodeStore(connect(for_user(at_node(url, address), StoreUser.NODE)), port_of(url))
+
+    def link_to(node: str) -> Link:
+        return connect(for_user(at_node(url, node), StoreUser.NODE))
+
+    def grant(leader: str) -> None:
+        with closing(link_to(leader)) as link:
+            NodeStore(link, port_of(url)).grant(service)
+
+    own = NodeStore(link_to(address), port_of(url))
     passwords = AgentsPasswords(
         own,
         partial(valid_passwords, aws, service),
@@ -233,7 +241,7 @@ def _store(
         each_s=READ_EACH_S,
         again_s=AGAIN_S,
     )
-    return store, StoreNode(own, address=address, leader=table.leader, name=name, passwords=passwords)
+    return store, StoreNode(own, address=address, leader=table.leader, name=name, passwords=passwords, grant=grant)
 
 
 def _measure(
