@@ -76,8 +76,11 @@ class Aws:
         """Made with the first client: boto3 takes 20 MiB, and most gateways and agents never call AWS."""
         from boto3.session import Session  # noqa: PLC0415
 
+        from mark.aws.service_models import light_session  # noqa: PLC0415 - with boto3
+
         keys = self.settings.credentials
         return Session(
+            botocore_session=light_session(),
             region_name=self.settings.region,
             aws_access_key_id=keys.access_key_id if keys else None,
             aws_secret_access_key=keys.secret_access_key if keys else None,
