@@ -40,8 +40,14 @@ class Machine:
         self.redis = EmbeddedRedis(folder, options=options)
         self.table: LeaseTable = lease_table(tables, clock, self.address)
         self.own: Link = connect(f"redis://{self.address}")
+        #: nodes at whose stores this one granted its release's rights
+        self.granted: list[str] = []
         self.node = StoreNode(
-            NodeStore(self.own, port), address=self.address, leader=self.table.leader, monotonic=clock
+            NodeStore(self.own, port),
+            address=self.address,
+            leader=self.table.leader,
+            grant=self.granted.append,
+            monotonic=clock,
         )
         self.link = connect(URL, self.table.leader)
         self.store = ServiceStore(self.link, "shop", leases=self.table, tail=self.table)
@@ -102,6 +108,7 @@ def test_the_loss_of_the_leading_node_loses_no_line(nodes: tuple[Machine, Machin
         right.store.ping()
     clock.now += TTL_S / 2
     assert right.leads() is None
+    assert (left.granted, right.granted) == ([], [left.address])
     clock.now += TTL_S
     second = right.leads()
     assert second is not None
