@@ -41,6 +41,8 @@ REQUEST_TIMEOUT_S = 600.0
 """A launch that has not been seen for so long is forgotten, and ordered anew."""
 HOLD_S = 60.0
 """After a refused launch nothing is launched for so long."""
+HEARD_S = 30.0
+"""After a promotion the old instances drain once each gateway has heard of it; they look twenty times a second."""
 LEAST_CARRIED = 0.5
 """A candidate that answers less than this part of its share is too slow for what its instances are to carry."""
 LIMITED = "a budget is reached or the service is paused: no second fleet is rented"
@@ -138,7 +140,7 @@ def advance(versions: ModelVersions, seen: RolloutSeen) -> RolloutMove:
         versions = replace(versions, rollout=rollout)
     else:
         launches = ()
-    return RolloutMove(versions=versions, orders=(*launches, *_drains(versions, seen.fleet)))
+    return RolloutMove(versions=versions, orders=(*launches, *_drains(versions, seen)))
 
 
 def aborted(rollout: Rollout, now: float, reason: str) -> Rollout:
@@ -473,9 +475,17 @@ def _launch(item: VersionLaunch, candidate: str, reason: str) -> Launch:
     return Launch(token=item.token, reason=reason, offering=item.offering, count=item.count, version=candidate)
 
 
-def _drains(versions: ModelVersions, fleet: FleetView) -> tuple[Drain, ...]:
-    """Drain what serves for a version that takes no requests any more."""
-    names = tuple(i.id for i in fleet if i.role is Role.SERVING and i.stays and versions.is_retired(i.version))
+def _drains(versions: ModelVersions, seen: RolloutSeen) -> tuple[Drain, ...]:
+    """Drain what serves for a version that takes no requests any more.
+
+    What an aborted one bounces, the stable one takes; what an old one bounces, nobody does.
+    """
+    rollout = versions.rollout
+    if rollout is not None and rollout.phase is RolloutPhase.PROMOTED and seen.now < rollout.since + HEARD_S:
+        return ()
+    names = tuple(
+        i.id for i in seen.fleet if i.role is Role.SERVING and i.stays and versions.is_retired(i.version)
+    )
     if not names:
         return ()
     reason = f"their version is retired; {shown(versions.stable)} is the stable one"
