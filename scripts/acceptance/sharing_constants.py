@@ -63,7 +63,7 @@ def zoo_of(folder: Path, kind: str, seed: int) -> Path:
 
 
 def figures_of(zoo: Path, kind: str, market: str, hours: float) -> Sequence[float]:
-    """Serving and total, USD, the worst share in time of a model, models that miss, instances rented in the mean."""
+    """Serving and total in USD, the worst model's share in time, models that miss, and instances rented."""
     flags = {
         "market": market,
         "policies": ["hedged"],
