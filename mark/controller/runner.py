@@ -7,7 +7,7 @@ sets the clock and calls `tick` at each period and whenever something happened.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -16,7 +16,7 @@ from typing import Protocol
 from mark.controller.at_risk import with_risks
 from mark.controller.event_forecasts import with_events, without_events
 from mark.controller.journal import Checkpoint
-from mark.controller.limits.quotas import no_new_quotas, with_quotas
+from mark.controller.limits.quotas import counted, no_new_quotas, takes_alone, with_quotas
 from mark.controller.limits.service_cap import Divide, undivided
 from mark.controller.limits.spending_limit import apply_spending_limit, no_spending_limit
 from mark.controller.plan_request import plan_fleet, plan_request
@@ -74,7 +74,8 @@ class Controller:
     """The controller of one model. `fallback` answers for a forecaster that fails.
 
     `measure`, where there is one, gives before each plan how fast the offerings were measured to be;
-    `spending_limit` at each tick what may be rented, `quotas` the account's as they were last read (None: never),
+    `spending_limit` at each tick what may be rented, `quotas` what is left for this model of the account's as they
+    were last read (None: never), `took` hears of the instances by offering that it takes of them,
     `commitments` what of the account's is left for this model (None: what the policy says),
     `front` says where requests come in,
     `events` before each plan those that were announced while it ran, beside the policy's. `explained`: whether
@@ -99,6 +100,7 @@ class Controller:
         measure: Callable[[], ServiceTimeRatios] | None = None,
         spending_limit: Callable[[], SpendingLimit] = no_spending_limit,
         quotas: Callable[[], Quotas | None] = no_new_quotas,
+        took: Callable[[Mapping[str, int]], None] = takes_alone,
         commitments: Callable[[], Commitments | None] = no_new_commitments,
         events: Callable[[], Events] = no_events,
         shared_rps: Callable[[], float | None] = no_shared_rps,
@@ -118,6 +120,7 @@ class Controller:
         self._fallback = fallback
         self._journal = journal
         self._measure, self._read_quotas, self._read_events = measure, quotas, events
+        self._took = took
         self._read_commitments = commitments
         self._read_shared_rps, self._read_shared_boots = shared_rps, shared_boots
         self._read_front = front
@@ -131,6 +134,7 @@ class Controller:
         self._first_at = recovered.first_at if recovered else -math.inf
         self._planned_at = recovered.planned_at if recovered else -math.inf
         self._unseen = recovered.unseen if recovered else ()
+        self._note_taken()
 
     @property
     def fleet(self) -> FleetView:
@@ -244,10 +248,15 @@ class Controller:
         self._journal.append(self._fleet, seen, decision)
         self.state, self._fleet, self._lambda_warm = decision.state, seen.fleet, seen.lambda_warm
         self._unseen = unseen_orders(self._unseen, self.state, decision.orders)
+        self._note_taken()
         for order in decision.orders:
             self._cloud.submit(order)
         self._cloud.acknowledge()
         return decision
+
+    def _note_taken(self) -> None:
+        """Tell what it has and has asked for: what others may count on is less by that."""
+        self._took(counted(self._fleet, ((item.offering, item.count) for item in self.state.requested)))
 
     def _new_quotas(self) -> Quotas | None:
         """The account's quotas where they are not those that decisions are made by."""

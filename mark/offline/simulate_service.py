@@ -27,9 +27,6 @@ from mark.simulator.services.service_bound import service_reference_usd
 from mark.simulator.services.service_replay import NOWHERE, Member, ServiceJournals
 from mark.simulator.services.service_run import ServiceRun
 
-COUNTED_APART = "each model's plan counts on all of the account's quotas and of Lambda's concurrency"
-"""Caveat: a service's replay does not share these between its models yet."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReplays:
@@ -87,7 +84,7 @@ def simulate_service(
     """
     replays = ServiceReplays.of(settings, load_of=load_of, compare=compare)
     now = replays.now
-    for text in (COUNTED_APART, *replays.lineup.left_out):
+    for text in replays.lineup.left_out:
         note(text)
     folder = JournalFolder(settings.out) if settings.out is not None else None
     outcome: ReplayOutcome[ServiceRun] = ReplayOutcome()

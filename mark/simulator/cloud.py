@@ -58,6 +58,8 @@ from mark.simulator.faults import FaultScript, Interrupt, Refuse
 from mark.simulator.rng import stream
 
 NEVER = float("inf")
+OVER_QUOTA = {Market.SPOT: "MaxSpotInstanceCountExceeded", Market.ON_DEMAND: "VcpuLimitExceeded"}
+"""EC2's code for a launch beyond the account's vCPU quota."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,11 @@ Room = Callable[[Sequence[Offering], int], int]
 def any_room(_offerings: Sequence[Offering], count: int) -> int:
     """The room of a service without a cap."""
     return count
+
+
+def without_quotas(_offering: str) -> float:
+    """Instances that an account without quotas leaves."""
+    return NEVER
 
 
 class SimulatedCloud:
@@ -153,6 +160,8 @@ class SimulatedCloud:
         self.prewarmed = False
         #: The guardrail of what it rents and wakes.
         self.room: Room = any_room
+        #: Instances of an offering that the account's quotas still leave.
+        self.left_of_quotas: Callable[[str], float] = without_quotas
         #: Capacity that the account has reserved for what it rents.
         self.reserved: Callable[[], Iterable[CapacityReservation]] = tuple
         for interrupt in faults.interrupts:
@@ -284,7 +293,16 @@ class SimulatedCloud:
         count = self.room([self._offerings[name] for name in order.offerings], order.count)
         if count < order.count:
             self._refuse(order.token, order.offering, order.count - count, cause=RefusalCause.GUARDRAIL)
-        for _ in range(count):
+        allowed = int(min(count, self.left_of_quotas(offering.name)))
+        if allowed < count:
+            self._refuse(
+                order.token,
+                offering.name,
+                count - allowed,
+                code=OVER_QUOTA[offering.market],
+                cause=RefusalCause.QUOTA,
+            )
+        for _ in range(allowed):
             if offering.market is Market.ON_DEMAND:
                 zone = self._emptiest(order, offering)
             self._begin(order, offering, zone, now)
@@ -304,7 +322,8 @@ class SimulatedCloud:
                 m.zone == zone and m.offering.anywhere == offering.anywhere and m.life.phase is not Phase.STOPPED
                 for m in self._machines.values()
             )
-            count = self.room([offering], max(0, min(places[zone] - there, order.count - launched)))
+            wanted = max(0, min(places[zone] - there, order.count - launched))
+            count = int(min(self.room([offering], wanted), self.left_of_quotas(offering.name)))
             for _ in range(count):
                 self._begin(order, offering, zone, now)
             launched += count
@@ -429,7 +448,8 @@ class SimulatedCloud:
             is_refused = self._capacity.refuses_wake(
                 machine.offering.instance_type, machine.number, self._engine.now
             )
-            if is_refused or not self.room([machine.offering], 1):
+            is_full = not self.room([machine.offering], 1) or self.left_of_quotas(machine.offering.name) < 1
+            if is_refused or is_full:
                 refused.setdefault(machine.offering.name, []).append(machine.id)
             else:
                 self._wake(machine)

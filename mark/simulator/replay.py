@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +57,7 @@ from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream
+from mark.simulator.services.account_quotas import AccountQuotas
 from mark.simulator.services.pod_nodes import PodCloud, PodNodes
 from mark.simulator.services.service_cap import CappedService, capped
 from mark.simulator.workload import Ints, Workload
@@ -324,7 +326,9 @@ class ModelReplay:
         commitments: Callable[[], Commitments | None] = no_new_commitments,
         nodes: PodNodes | None = None,
         beside: Callable[[], Mapping[str, float]] = dict,
+        quotas: AccountQuotas | None = None,
     ) -> None:
+        """quotas: the account's, that all models of the service share; its own where it is alone."""
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle
         self._cap: CappedService | None = None
@@ -333,6 +337,8 @@ class ModelReplay:
         self.end_s = self._end_s = scenario.start_s + scenario.duration_s
         self._engine, self._beside = engine, beside
         self._offerings: dict[str, Offering] = {item.name: item for item in policy.known_offerings}
+        quotas = quotas or AccountQuotas(policy.quotas, self._offerings)
+        name, shared = scenario.model.name, quotas.shared
         redispatch = scenario.model.redispatch
         self._cloud: SimulatedCloud | PodCloud
         if nodes is not None and bundle.pods is not None:
@@ -353,6 +359,8 @@ class ModelReplay:
                 left = commitments()
                 return (scenario.footprint.commitments if left is None else left).capacity_reservations
 
+            if policy.quotas:
+                quotas.watch(self._cloud)
             if bundle.cpu_price_factor == bundle.gpu_price_factor == 1.0:  # no managed service's instances
                 self._cloud.reserved = reserved
         sizes = workload.items if workload.sizes is not None and policy.pool is not None else None
@@ -372,6 +380,8 @@ class ModelReplay:
             shared_rps=shared_rps,
             front=self._front,
             shared_boots=shared_boots,
+            quotas=lambda: shared.left_for(name, policy.quotas),
+            took=partial(shared.note, name),
             commitments=commitments,
             explained=scenario.explained,
             divide=self._divided,

@@ -58,9 +58,10 @@ from mark.domain.orders import (
     Terminate,
 )
 from mark.lambda_handlers import interruption
-from mark.live.control.journal_opening import known_quotas
+from mark.live.control.journal_opening import fleet_quotas
 from mark.live.control.node import NodesName
 from mark.live.control.outside_pause_watch import OutsidePauseWatch
+from mark.live.control.quota_watch import QuotaWatch
 from mark.plugins.trained import TrainingOrder
 from mark.ports import InferRequest, TailLine
 from tests.aws.aws_stand_in import ASLEEP, SERVING, AwsStandIn, standing_in
@@ -296,6 +297,14 @@ def owning(there: Aws) -> list[str]:
     return asking(lambda aws: read_commitments(aws, service="shop", region="us-east-1", types={"c5.large"}))(there)
 
 
+def quoting(there: Aws) -> list[str]:
+    """A controller goes on with the quotas that it knew."""
+    said: list[str | None] = []
+    watch = QuotaWatch(lambda: fleet_quotas(there, Settings()), clock=HandClock(60.0), record=said.append)
+    watch.poll()
+    return [why for why in said if why is not None and watch.latest() is None]
+
+
 def observing(there: Aws) -> list[str]:
     """Of an order's fleet: without its prices of now it costs what its offerings say."""
     assert not Life(there).cloud.observe().spot_usd_per_hour
@@ -402,7 +411,7 @@ RUNS: dict[tuple[str, str], Callable[[Aws], list[str]]] = {
     ("ec2", "DescribeReservedInstances"): owning,
     ("savingsplans", "DescribeSavingsPlanRates"): owning,
     ("savingsplans", "DescribeSavingsPlans"): owning,
-    ("service-quotas", "ListServiceQuotas"): lambda there: [str(known_quotas(there, Settings()))],
+    ("service-quotas", "ListServiceQuotas"): quoting,
     ("sqs", "ChangeMessageVisibilityBatch"): closing,
     ("sqs", "DeleteMessageBatch"): acknowledging,
     ("sqs", "GetQueueAttributes"): lambda there: [read_alerts(there, "shop").unknown],

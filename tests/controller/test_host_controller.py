@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import pytest
 
 from mark.controller.hosts.host_controller import HAND_OVER_S, LATE_S, HostController
 from mark.controller.hosts.placement_journal import Decided, PlacementDecision
-from mark.controller.hosts.sharing import PACK_EVERY_S, Sharer
+from mark.controller.hosts.sharing import PACK_EVERY_S, Sharer, within_quotas
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord
+from mark.controller.limits.quotas import QuotaLimits, takes_alone
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.host_spec import TenantSpec
 from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import Market
 from mark.domain.orders import (
     Drain,
     Fact,
@@ -24,7 +29,9 @@ from mark.domain.orders import (
     RebalanceAdvised,
     RefusalCause,
 )
-from mark.domain.placement import Tenant
+from mark.domain.placement import Host, Tenant
+from mark.domain.quota import STANDARD, VcpuQuota
+from mark.planner.shared.packing import Packing
 from tests.planner.builders import offering
 
 SLO = Slo(latency_s=0.6, target=0.98)
@@ -122,8 +129,10 @@ def controller(
     begun: Decided | None = None,
     limits: Sequence[SpendingLimit] = (),
     load_rps: Callable[[float], float] = lambda _: 1.5,
+    vcpus: float = math.inf,
+    took: Callable[[Mapping[str, int]], None] = takes_alone,
 ) -> HostController:
-    """Of two models without Lambda. limits: the last one is in force."""
+    """Of two models without Lambda. limits: the last one is in force. vcpus: what models leave of the quota."""
     decisions: list[PlacementDecision] = []
     return HostController(
         [
@@ -143,7 +152,26 @@ def controller(
         told=hosts.held,
         launches=launches,
         limit=lambda: limits[-1] if limits else SpendingLimit.NONE,
+        quotas=lambda: (VcpuQuota(family=STANDARD, market=Market.ON_DEMAND, vcpus=vcpus),),
+        took=took,
     )
+
+
+@pytest.mark.parametrize("vcpus", [1.0, 2.0])
+def test_shared_instances_are_planned_where_models_leave_some_of_the_quotas(vcpus: float) -> None:
+    """Of two vCPUs each. What there is is told to the models."""
+    cloud, told = FakeCloud(), list[Mapping[str, int]]()
+    found = controller(cloud, FakeHosts(), vcpus=vcpus, took=told.append)
+    found.decide(0.0)
+    assert (len(cloud.launched), len(told[-1])) == ((0, 0) if vcpus < 2.0 else (1, 1))
+
+
+def test_a_decision_keeps_what_is_there_and_adds_what_the_quotas_leave() -> None:
+    quota = VcpuQuota(family=STANDARD, market=Market.ON_DEMAND, vcpus=9.0)
+    limits = QuotaLimits((quota,), (ON_DEMAND,), {ON_DEMAND.name: 2})
+    hosts = [Host(offering=ON_DEMAND.name, tenants=(), name=name) for name in ("", "", "i-0", "", "i-1")]
+    cut = within_quotas(Packing(hosts=tuple(hosts), worth_usd_per_hour=0.0), limits)
+    assert [host.name for host in cut.hosts] == ["", "", "i-0", "i-1"]
 
 
 def test_an_instance_that_booted_when_its_leader_was_lost_is_used_at_once() -> None:

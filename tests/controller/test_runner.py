@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 
+from mark.controller.limits.quotas import SharedQuotas
 from mark.controller.plan_request import plan_fleet
+from mark.controller.recovery import Recovered
 from mark.controller.runner import Controller, check_forecast
 from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
@@ -138,6 +141,42 @@ def test_the_accounts_quotas_are_written_down_when_they_change() -> None:
     for _ in told:
         made.tick()
     assert [seen.quotas for seen in world.seen] == [None, None, new, None, old]
+
+
+def test_models_plan_within_what_the_others_leave_of_the_quotas_and_a_new_leader_knows_it_at_once() -> None:
+    """Twenty-four vCPUs of two each, where one model wants more than half: what it asked for counts at once."""
+    item = replace(SMALL, instance_type=replace(SMALL.instance_type, name="c5.large", vcpus=2))
+    quotas = (VcpuQuota(family="standard", market=Market.ON_DEMAND, vcpus=24.0),)
+
+    def made(name: str, world: World, shared: SharedQuotas, recovered: Recovered | None = None) -> Controller:
+        return Controller(
+            policy=replace(POLICY, offerings=(item,), quotas=quotas),
+            clock=world,
+            cloud=world,
+            data_plane=world,
+            forecaster=world,
+            fallback=Last(),
+            journal=world,
+            history=HISTORY,
+            recovered=recovered,
+            quotas=lambda: shared.left_for(name, quotas),
+            took=partial(shared.note, name),
+        )
+
+    shared, worlds = SharedQuotas((item,)), {name: World(rate=80.0) for name in ("a", "b")}
+    both = [made(name, world, shared) for name, world in worlds.items()]
+    first, second = (launched(one.tick().orders)[item.name] for one in both)
+    assert first + second == 12
+    assert first > second > 0
+    (seen,) = worlds["b"].seen
+    assert seen.quotas is not None
+    assert [one.vcpus for one in seen.quotas] == [24.0 - 2.0 * first]
+
+    state = both[0].state
+    recovered = Recovered(state=state, fleet=FleetView(), first_at=0.0, planned_at=0.0, units=(), unseen=())
+    later = SharedQuotas((item,))
+    made("a", World(), later, recovered)
+    assert later.left_for("b", quotas) == seen.quotas
 
 
 def test_it_plans_once_a_period_and_at_once_after_a_refusal() -> None:

@@ -24,11 +24,13 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
+from mark.domain.quota import VcpuQuota, quota_family
 from mark.domain.times import LognormalTime
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
+from mark.simulator.services.account_quotas import AccountQuotas
 from tests.planner.builders import offering
 from tests.scenarios.builders import FIXED, FIXED_WORLD, validate_cloud, validate_engine, validate_usages
 from tests.simulator.engines import burstable, engine, lambda_offering
@@ -367,6 +369,39 @@ def test_refused_standbys_sleep_on_and_are_named(kernel: Kernel) -> None:
     asleep = {name for name, state in world.states().items() if state is InstanceState.STOPPED}
     assert asleep == set(refused.instances)
     assert world.cloud.wakes == 20 - refused.count
+
+
+def test_clouds_of_one_account_are_refused_what_exceeds_its_quotas_together(kernel: Kernel) -> None:
+    """Three instances in each market: what boots counts, what sleeps does not, and it must find room to wake."""
+    kind, one, other = SERVING.instance_type, World(kernel), World(kernel)
+    quotas = tuple(
+        VcpuQuota(family=quota_family(kind.name, market), market=market, vcpus=3.0 * kind.vcpus)
+        for market in Market
+    )
+    account = AccountQuotas(quotas, {item.name: item for item in (SERVING, SPOT)})
+    for world in (one, other):
+        account.watch(world.cloud)
+
+    def refusals(world: World) -> list[tuple[int, RefusalCause, str]]:
+        world.to(world.engine.now)
+        facts = [fact for fact in world.cloud.drain_facts() if isinstance(fact, LaunchRefused)]
+        return [(fact.count, fact.cause, fact.code) for fact in facts]
+
+    one.launch(SERVING, 1)
+    other.launch(SERVING, 3, Role.STANDBY)
+    other.launch(SPOT, 4)
+    assert refusals(other) == [
+        (1, RefusalCause.QUOTA, "VcpuLimitExceeded"),
+        (1, RefusalCause.QUOTA, "MaxSpotInstanceCountExceeded"),
+    ]
+    other.to(200.0)
+    asleep = tuple(item.id for item in other.cloud.observe() if item.role is Role.STANDBY)
+    other.cloud.submit(StopStandby(token="t2-1", reason="test", instances=asleep))
+    other.to(300.0)
+    one.launch(SERVING, 1)
+    assert refusals(one) == []
+    other.cloud.submit(StartStandby(token="t3-1", reason="test", instances=asleep))
+    assert [count for count, _, _ in refusals(other)] == [1]
 
 
 def test_a_refused_launch_is_told_and_no_instance_comes(kernel: Kernel) -> None:

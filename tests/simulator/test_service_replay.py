@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
+from mark.controller.journal import Header
 from mark.controller.policy import MonitorPolicy
+from mark.controller.runner import Journal
+from mark.controller.state import Decision, Observation, State
+from mark.controller.step import step
 from mark.domain.errors import Misconfigured
+from mark.domain.fleet import FleetView
 from mark.domain.objective import Slo
+from mark.domain.offering import Market
+from mark.domain.quota import STANDARD, Quotas, VcpuQuota
 from mark.offline.service_members import service_members
+from mark.plugins.load import build_forecaster
 from mark.policies.spec import Overrides
 from mark.policies.tuning import Setting
+from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_kernel
 from mark.simulator.engine.data_plane import Engine, EngineSetup
 from mark.simulator.engine.shared_plane import SharedPlane
-from mark.simulator.services.service_replay import replay_service
+from mark.simulator.experiment import Experiment
+from mark.simulator.services.account_quotas import AccountQuotas
+from mark.simulator.services.service_replay import Member, ServiceJournals, ServiceReplay, replay_service
 from tests.planner.builders import offering
 from tests.simulator.engines import engine_setup, lambda_offering, poisson
 from tests.simulator.test_service_bound import SMALL, service
@@ -113,3 +130,67 @@ def test_windows_that_missed_stop_all_in_the_order_of_time(device_kernel: Device
         alone.add(offering(rps=1.0), standby=False)
         assert [at for at, one in stops if one == number] == stops_alone(alone)
         assert engines[number].served() == alone.served()
+
+
+@pytest.mark.parametrize("policy", ["hedged", "fleet-per-model"])
+def test_all_models_together_stay_within_the_quotas_of_one_account(
+    kernel: Kernel, device_kernel: DeviceKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """Some on an instance that they share, or all apart: Lambda serves what does not fit, and the journals replay."""
+    watch, clouds = AccountQuotas.watch, list[SimulatedCloud]()
+    headers, most = list[Header](), list[float]()
+    ticks = list[tuple[int, Observation, Decision]]()
+
+    def watched(account: AccountQuotas, cloud: SimulatedCloud) -> None:
+        clouds.append(cloud)
+        watch(account, cloud)
+
+    monkeypatch.setattr(AccountQuotas, "watch", watched)
+
+    @contextmanager
+    def opened(header: Header) -> Iterator[Journal]:
+        number = len(headers)
+        headers.append(header)
+
+        def append(_before: FleetView, seen: Observation, decision: Decision) -> None:
+            ticks.append((number, seen, decision))
+            taken = Counter[Market]()
+            for name, count in chain.from_iterable(cloud.observe().awake.items() for cloud in clouds):
+                item = next(one for one in header.policy.known_offerings if one.name == name)
+                taken[item.market] += count * item.instance_type.vcpus
+            most.append(max(taken.values(), default=0))
+
+        yield cast("Journal", SimpleNamespace(append=append))
+
+    def replayed(vcpus: float) -> ServiceReplay:
+        for kept in (clouds, headers, most, ticks):
+            kept.clear()
+        quotas = tuple(VcpuQuota(family=STANDARD, market=market, vcpus=vcpus) for market in Market)
+        big = [replace(model, peak_rps=3.0 * model.peak_rps) for model in SMALL]
+        members = [_under(quotas, member) for member in service_members(service(str(tmp_path), big))]
+        journals = ServiceJournals(open_model=opened)
+        kernels = kernel, device_kernel
+        return replay_service(members, policy, kernels=kernels, overrides=PLAIN, journals=journals)
+
+    replayed(1000.0)
+    vcpus = max(most) // 4 * 2
+    bound = replayed(vcpus)
+    assert 0.7 * vcpus < max(most) <= vcpus
+    assert bound.shared is not None
+    assert (bound.shared.instances > 0.0) == (policy == "hedged")
+    for result in bound.results:
+        assert result.served.lambda_ > 0
+        assert result.served.shed < 0.01 * result.requests
+        assert result.refusals == 0, "no plan counted on what was not there"
+    states = dict.fromkeys(range(len(headers)), State())
+    for number, seen, decision in ticks:
+        assert step(states[number], seen, headers[number].policy) == decision
+        states[number] = decision.state
+    assert any(seen.quotas is not None for _, seen, _ in ticks)
+
+
+def _under(quotas: Quotas, member: Member) -> Member:
+    """The member in an account with these quotas."""
+    spec = member.experiment.spec
+    spec = replace(spec, world=replace(spec.world, quotas=quotas))
+    return replace(member, experiment=Experiment(spec, kernel=plain_kernel(), build_forecaster=build_forecaster))

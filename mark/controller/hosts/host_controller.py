@@ -30,9 +30,11 @@ from mark.controller.hosts.sharing import (
     share_rps,
     shared_offering,
     taken_rps,
+    within_quotas,
 )
 from mark.controller.hosts.tenancy import HostUse, expected_loads, host_uses
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord, note_launches
+from mark.controller.limits.quotas import QuotaLimits, no_new_quotas, takes_alone
 from mark.controller.limits.spending_limit import no_spending_limit
 from mark.controller.runner import no_front
 from mark.controller.zones import HOUR_S, best_zone, pool_prices
@@ -44,6 +46,7 @@ from mark.domain.front import Front
 from mark.domain.host_spec import TenantSpec
 from mark.domain.orders import Drain, Launch, LaunchRefused, RefusalCause
 from mark.domain.placement import Host, Placement, PlacementOrder, Tenant, placed, remaining
+from mark.domain.quota import Quotas
 from mark.planner.shared.packing import Packing
 from mark.planner.shared.packing_kernels import NOTHING
 from mark.ports import Cloud
@@ -100,7 +103,8 @@ class HostController:
     whoever acted before: decisions, what instances were told to hold, and what became of launches. zones: those
     that launches may go to. front: where requests come in. limit: what may be rented now; under any nothing more
     is, under a pause nothing is shared. within_cap: cuts a decision to what the service's cap leaves it, by the
-    loads of its models. commitments: those of now that shared instances may use.
+    loads of its models. commitments: those of now that shared instances may use. quotas: what models leave of the
+    account's (None: not known). took: hears of the instances by offering that there are.
     """
 
     def __init__(  # noqa: PLR0913 it is given every port
@@ -120,7 +124,10 @@ class HostController:
         zones: tuple[str, ...] = (),
         front: Callable[[], Front | None] = no_front,
         commitments: Callable[[], Commitments] = lambda: NO_COMMITMENTS,
+        quotas: Callable[[], Quotas | None] = no_new_quotas,
+        took: Callable[[Mapping[str, int]], None] = takes_alone,
     ) -> None:
+        self._quotas, self._took = quotas, took
         self._sharers = {sharer.model.name: sharer for sharer in sharers}
         self._models = tuple(self._sharers)
         self._history, self._cloud, self._hosts, self._journal = history, cloud, hosts, journal
@@ -245,7 +252,9 @@ class HostController:
         staying = {item.id: item for item in fleet if item.serves_on}
         self._wanted = remaining(self._wanted, staying)
         limit = self._decided_under = self._limit()
-        refused = tuple(sorted(name for name, until in self._refused_until.items() if until > now))
+        quotas = QuotaLimits(self._quotas() or (), self._offerings.values(), fleet.awake)
+        out = {name for name, until in self._refused_until.items() if until > now}
+        refused = tuple(sorted(out | {name for name in self._offerings if quotas.left(name) < 1}))
         if limit is not SpendingLimit.NONE:
             refused = tuple(sorted(self._offerings))
         sharers = () if limit is SpendingLimit.PAUSE else tuple(self._sharers.values())
@@ -261,7 +270,7 @@ class HostController:
             refused=refused,
             owned=self._commitments(),
         )
-        packing = self._within_cap(packing, histories)
+        packing = within_quotas(self._within_cap(packing, histories), quotas)
         loads = expected_loads(sharers, histories, now=now)
         hosts = tuple(self._launched(host, now) for host in host_uses(packing, sharers, histories))
         there = [host for host in hosts if host.name]
@@ -361,8 +370,9 @@ class HostController:
 
     def _place(self, now: float) -> None:
         """Load what is wanted where it is not, and take away what is not wanted any more."""
-        self._placed_at = now
-        staying = {item.id: item for item in self._cloud.observe() if item.stays}
+        self._placed_at, fleet = now, self._cloud.observe()
+        self._took(fleet.awake)
+        staying = {item.id: item for item in fleet if item.stays}
         self._ready = {name: item for name, item in staying.items() if item.state is InstanceState.READY}
         self._boots_until = {
             name: item.launched_at + self._offerings[item.offering].boot_s + HAND_OVER_S

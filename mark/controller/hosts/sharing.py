@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mark.controller.limits.quotas import QuotaLimits
 from mark.controller.limits.service_cap import CapDivider
 from mark.domain.commitments.applied import apply
 from mark.domain.commitments.eligible import running_hour
@@ -298,3 +299,15 @@ def within_cap(
         offering = offerings[host.offering]
         steps.append(CapStep(takes=takes_of(offering), saves=saves, costs=offering.usd_per_hour))
     return replace(packing, hosts=tuple(packing.hosts[number] for number in divider.divide_shared(steps, there)))
+
+
+def within_quotas(packing: Packing, limits: QuotaLimits) -> Packing:
+    """The instances of a decision that are there, and of the others those that the account's quotas leave."""
+    hosts = []
+    for host in packing.hosts:
+        if not host.name:
+            if limits.left(host.offering) < 1:
+                continue
+            limits.reserve(host.offering, 1)
+        hosts.append(host)
+    return replace(packing, hosts=tuple(hosts))

@@ -1,12 +1,15 @@
 """The account's vCPU quotas by family and market, and the instances that they still allow. Pure.
 
 EC2 counts the vCPUs of what runs, boots or stops, not of what is stopped. A family is a group of types that share
-a quota. What other models and others of the account run is not known here: EC2 refuses what is too much then.
+a quota. A model plans within what the service's other models and the shared instances leave: who asks first gets
+it, and who gets none plans other types, another market or Lambda. What others of the account run is not known
+here: EC2 refuses what is too much then.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -36,6 +39,39 @@ class QuotaLimits:
         item = self._offerings.get(name)
         if item is not None and _quota_group(item) in self._left:
             self._left[_quota_group(item)] -= count * item.instance_type.vcpus
+
+
+class SharedQuotas:
+    """What each user of the account's quotas takes, and what the others leave it. offerings: those of all.
+
+    A user is a model of the service, or the shared instances. Threads may note and ask: a note is replaced whole.
+    """
+
+    def __init__(self, offerings: Iterable[Offering]) -> None:
+        self._offerings = {item.name: item for item in offerings}
+        self._taken: dict[str, Counter[tuple[str, Market]]] = {}
+
+    def note(self, user: str, counts: Mapping[str, int]) -> None:
+        """Replace what a user takes: instances by offering (`counted`)."""
+        taken = Counter[tuple[str, Market]]()
+        for name, count in counts.items():
+            if (item := self._offerings.get(name)) is not None:
+                taken[_quota_group(item)] += count * item.instance_type.vcpus
+        self._taken[user] = taken
+
+    def left_for(self, user: str, quotas: Quotas | None) -> Quotas | None:
+        """The quotas less what all others take; None where none are known."""
+        others = Counter[tuple[str, Market]]()
+        for name, taken in tuple(self._taken.items()):
+            if name != user:
+                others.update(taken)
+        if quotas is None or not others:
+            return quotas
+        return tuple(replace(one, vcpus=max(0.0, one.vcpus - others[one.family, one.market])) for one in quotas)
+
+
+def takes_alone(_counts: Mapping[str, int]) -> None:
+    """Nobody else counts on the same quotas."""
 
 
 def no_new_quotas() -> Quotas | None:

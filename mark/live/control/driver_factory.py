@@ -37,7 +37,7 @@ from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver import ModelDriver
 from mark.live.control.entry import LiveFront
 from mark.live.control.host_driver import HostDriver
-from mark.live.control.journal_opening import OpenedJournal, known_quotas, last_decided, open_journal
+from mark.live.control.journal_opening import OpenedJournal, last_decided, open_journal
 from mark.live.control.lambda_warmup import Warmer
 from mark.live.control.observe_mode import LiveCloud, ShadowCloud
 from mark.live.control.rollouts import RolloutDriver, VersionedCloud
@@ -63,7 +63,10 @@ class Shared:
     guard: Guard
     launches: LaunchSetup
     spending_limit: Callable[[], SpendingLimit]
-    quotas: Callable[[], Quotas | None]
+    #: What of the account's quotas is left for a model, by its name, or for SHARED; None where they are not known.
+    quotas: Callable[[str], Quotas | None]
+    #: Hears what it takes of them.
+    took: Callable[[str, Mapping[str, int]], None]
     #: What of the account's commitments is left for a model, by its name, or for SHARED.
     commitments: Callable[[str], Commitments | None]
     #: The cap that all models plan under; None without one.
@@ -114,7 +117,7 @@ class DriverFactory:
         if hosts is not None:
             shared = replace(shared, spending_limit=hosts.spending_limit)
             model = replace(model, setup=_left(model.setup, hosts.planned_rps(model.name)))
-        written = self._open(model, clock.now(), retraining)
+        written = self._open(model, clock.now(), retraining, partial(shared.quotas, model.name))
         policy = replace(model.bundle.controller, quotas=written.header.policy.quotas)
         retraining.begin(store, written.began_at)
         recovered = written.recovered
@@ -150,7 +153,8 @@ class DriverFactory:
             recovered=recovered,
             measure=lambda: measured_ratios(cloud.stable_members(membership.members()), policy),
             spending_limit=shared.spending_limit,
-            quotas=shared.quotas,
+            quotas=partial(shared.quotas, model.name),
+            took=partial(shared.took, model.name),
             commitments=lambda: shared.commitments(model.name),
             events=lambda: announced_events(store, model.name),
             divide=undivided if shared.cap is None else shared.cap.divide(model.name),
@@ -220,11 +224,15 @@ class DriverFactory:
             zones=shared.zones,
             front=partial(self._front.of, SHARED),
             commitments=lambda: shared.commitments(SHARED) or NO_COMMITMENTS,
+            quotas=partial(shared.quotas, SHARED),
+            took=partial(shared.took, SHARED),
         )
         driver.begin()
         return driver
 
-    def _open(self, model: LiveModel, now: float, retraining: Retraining) -> OpenedJournal:
+    def _open(
+        self, model: LiveModel, now: float, retraining: Retraining, quotas: Callable[[], Quotas | None]
+    ) -> OpenedJournal:
         return open_journal(
             model,
             self._settings,
@@ -232,7 +240,7 @@ class DriverFactory:
             lease=self._lease,
             now=now,
             read=retraining.read,
-            quotas=lambda: known_quotas(self._aws, self._settings),
+            quotas=quotas,
         )
 
     def warmer(self, model: LiveModel, clock: ServiceClock) -> Warmer:

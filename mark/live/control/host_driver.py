@@ -24,6 +24,7 @@ from mark.controller.hosts.placement_journal import (
     placement_header_line,
 )
 from mark.controller.hosts.sharing import Sharer
+from mark.controller.limits.quotas import no_new_quotas, takes_alone
 from mark.controller.runner import no_front
 from mark.domain.billing.shared_rent import device_usd
 from mark.domain.billing.spending import SpendingLimit
@@ -37,6 +38,7 @@ from mark.domain.load.traffic import GatewayReport, ModelTraffic
 from mark.domain.member import Member, MemberState
 from mark.domain.orders import Fact, Launch, Order
 from mark.domain.placement import Placement
+from mark.domain.quota import Quotas
 from mark.live.clock import ServiceClock
 from mark.live.control.driver import rotate_if_long
 from mark.live.control.observe_mode import LiveCloud
@@ -244,10 +246,12 @@ class HostDriver:
         zones: tuple[str, ...] = (),
         front: Callable[[], Front | None] = no_front,
         commitments: Callable[[], Commitments] = lambda: NO_COMMITMENTS,
+        quotas: Callable[[], Quotas | None] = no_new_quotas,
+        took: Callable[[Mapping[str, int]], None] = takes_alone,
     ) -> None:
         """decided: by the journal. loads: those of the models, by name. began_at: when the service did.
 
-        cap: of all its instances. zones, front, commitments: of its controller.
+        cap: of all its instances. zones, front, commitments, quotas, took: of its controller.
         """
         self._store, self._lease, self._clock, self._cloud = store, lease, clock, cloud
         self._began_at, self._limit = began_at, spending_limit
@@ -282,6 +286,8 @@ class HostDriver:
             zones=zones,
             front=front,
             commitments=commitments,
+            quotas=quotas,
+            took=took,
         )
 
     def _within_cap(self, packing: Packing, histories: Sequence[Demand]) -> Packing:

@@ -24,7 +24,7 @@ from mark.controller.hosts.placement_journal import Decided, decided, read_place
 from mark.controller.journal import BrokenLine, Header, Tick, header_line, read_journal, same_policy
 from mark.controller.recovery import Recovered, checkpoint_of, continue_under, recover, salvage, start_anew
 from mark.domain.demand import KEEP_HISTORY, Demand
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import Misconfigured
 from mark.domain.host_spec import SHARED
 from mark.domain.lease import Lease
 from mark.domain.quota import Quotas, quotas_beside
@@ -72,7 +72,7 @@ def open_journal(
 ) -> OpenedJournal:
     """The journal to write to. LeaseLost where another controller acts.
 
-    quotas: asks for the account's; where it is told none, those of the segment before stay.
+    quotas: asks for what is left of the account's; where it is told none, those of the segment before stay.
     """
 
     def opened(header: Header) -> StoreJournal:
@@ -193,15 +193,6 @@ def fleet_quotas(aws: Aws, settings: Settings) -> Quotas:
     """The account's vCPU quotas, less what the machines before the fleet take. Errors as AWS has them."""
     front = front_machines(settings, models=len(served_models(settings)))
     return quotas_beside(read_quotas(aws), front.instance_type.name, front.vcpus)
-
-
-def known_quotas(aws: Aws, settings: Settings) -> Quotas | None:
-    """The vCPU quotas of the fleet; None where AWS does not tell them."""
-    try:
-        return fleet_quotas(aws, settings)
-    except MarkError as error:
-        log.warning("the account's quotas cannot be read", extra={"why": str(error)})
-        return None
 
 
 def _new_header(model: LiveModel, settings: Settings, now: float, quotas: Quotas) -> Header:

@@ -19,6 +19,7 @@ from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
+from mark.controller.limits.quotas import SharedQuotas
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import RetryLater
@@ -152,10 +153,13 @@ class Term:
             clock=ServiceClock(self._store),
             record=lambda why: self._background.record("reading the account's quotas", why),
         )
+        quotas.poll()
+        taken = SharedQuotas(offerings.values())
         cap = shared_cap(self._settings)
         shared = Shared(
             spending_limit=watch.spending_limit,
-            quotas=quotas.latest,
+            quotas=lambda name: taken.left_for(name, quotas.latest()),
+            took=taken.note,
             commitments=owned.left_for,
             inbox=EventInbox(
                 self._aws.sqs,

@@ -32,6 +32,7 @@ from mark.simulator.experiment import Experiment, OpenJournal, Progress, Ready, 
 from mark.simulator.limits import LimitWatch
 from mark.simulator.replay import Forecasters, ModelReplay, Scenario, engine_setup, front_of, nodes_of
 from mark.simulator.results import RunResult
+from mark.simulator.services.account_quotas import AccountQuotas
 from mark.simulator.services.model_endpoint import ModelEndpoint
 from mark.simulator.services.pod_nodes import PodNodes
 from mark.simulator.services.service_cap import capped
@@ -189,6 +190,12 @@ class _Together:
             model.spec.model.name: member.weight for model, member in zip(self._models, members, strict=True)
         }
         self._cap = capped(scenarios[0].world, weights)
+        offerings = {
+            item.name: item
+            for model, one in zip(self._models, ready, strict=True)
+            for item in (*model.supply.offerings, *one.bundle.controller.known_offerings)
+        }
+        self._quotas = AccountQuotas(scenarios[0].world.quotas, offerings)
         self._engines = [self._plane.apart.get(number, one) for number, one in enumerate(self._plane.engines)]
         self._start_s, self._end_s = scenarios[0].start_s, scenarios[0].start_s + scenarios[0].duration_s
         self._hosts = SharedHosts(
@@ -201,6 +208,7 @@ class _Together:
             end_s=self._end_s,
             journal=placements,
             cap=self._cap,
+            quotas=self._quotas,
             front=lambda: front_of(self._plane.engines[0], self._footprint, self._own_pulls),
             owned=owned,
         )
@@ -299,6 +307,7 @@ class _Together:
             nodes=self._nodes if isinstance(self._nodes, PodNodes) else None,
             shared_rps=lambda: self._hosts.shared_rps(number),
             beside=lambda: self._pulls_beside(number),
+            quotas=self._quotas,
             shared_boots=lambda: self._hosts.is_booting(number),
             commitments=lambda: self._owned.left_for(name) if self._commitments and self._nodes is None else None,
         )

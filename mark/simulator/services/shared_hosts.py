@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from mark.catalog.billing import bill_instances, bill_running
 from mark.cloudmodel.world import World
@@ -22,13 +23,14 @@ from mark.domain.billing.shared_rent import RentShares, divide_rent
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand
 from mark.domain.front import Front
-from mark.domain.host_spec import TenantSpec
+from mark.domain.host_spec import SHARED, TenantSpec
 from mark.domain.offering import Offering, as_tenant
 from mark.planner.shared.packing import Packing
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
+from mark.simulator.services.account_quotas import AccountQuotas
 from mark.simulator.services.service_cap import CappedService
 
 
@@ -81,7 +83,8 @@ class SharedHosts:
 
     sharers: its models, in the order of the plane's engines; none where they share nothing. history: the load of
     each until an instant. journal: where decisions are written, None for nowhere. front: where requests come in.
-    owned: commitments that what stands around the fleets leaves.
+    owned: commitments that what stands around the fleets leaves. quotas: the account's, shared with the models'
+    own fleets; its own where none are given.
     """
 
     def __init__(  # noqa: PLR0913 it is given every part of a replay
@@ -96,6 +99,7 @@ class SharedHosts:
         end_s: float,
         journal: PlacementJournal | None = None,
         cap: CappedService | None = None,
+        quotas: AccountQuotas | None = None,
         front: Callable[[], Front | None] = no_front,
         owned: Commitments = NO_COMMITMENTS,
     ) -> None:
@@ -115,6 +119,9 @@ class SharedHosts:
         self._sharers, self._cap = sharers, cap
         if cap is not None:
             cap.watch(self._cloud, self._offerings)
+        quotas = quotas or AccountQuotas(world.quotas, self._offerings)
+        quotas.watch(self._cloud)
+        shared = quotas.shared
         self._decisions = _Kept(journal)
         self._held = _Held(self._plane, self._cloud, sharers)
         self._models = [sharer.model.name for sharer in sharers]
@@ -129,6 +136,8 @@ class SharedHosts:
             zones=tuple(filter(None, world.zones)),
             front=front,
             commitments=lambda: owned,
+            quotas=lambda: shared.left_for(SHARED, world.quotas),
+            took=partial(shared.note, SHARED),
         )
 
     def begin(self) -> None:

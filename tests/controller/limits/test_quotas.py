@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mark.aws.account.quotas import code_of_quota
 from mark.catalog.load import load_prices
-from mark.controller.limits.quotas import QuotaLimits, counted
+from mark.controller.limits.quotas import QuotaLimits, SharedQuotas, counted
 from mark.controller.state import NoteKind, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState
@@ -82,6 +82,38 @@ def test_full_is_what_has_no_room_for_one(quotas, counts) -> None:
         more = {**counts, item.name: counts[item.name] + 1}
         over = any(used(more, quota) > max(quota.vcpus, used(counts, quota)) for quota in quotas)
         assert (limits.left(item.name) < 1) == over
+
+
+USERS = ("a", "b", "c")
+
+
+@given(
+    quotas=QUOTAS,
+    asked=st.lists(st.tuples(st.sampled_from(USERS), st.sampled_from(ALL), st.integers(-5, 30)), max_size=20),
+)
+def test_models_that_plan_within_what_is_left_never_exceed_a_quota_together(quotas, asked) -> None:
+    """Each ask launches what is left, or gives back; who gives back leaves all of it to the others."""
+    shared, has = SharedQuotas(ALL), {user: dict.fromkeys((item.name for item in ALL), 0) for user in USERS}
+    for user, item, count in asked:
+        left = shared.left_for(user, quotas)
+        room = QuotaLimits(left, ALL, has[user]).left(item.name)
+        has[user][item.name] = max(0, has[user][item.name] + int(min(count, room)))
+        shared.note(user, has[user])
+        total = {name: sum(own[name] for own in has.values()) for name in has[user]}
+        assert all(used(total, quota) <= quota.vcpus for quota in quotas)
+        if count > room and not math.isinf(room):  # what was cut fits beside nothing that others leave
+            assert QuotaLimits(quotas, ALL, total).left(item.name) == 0
+
+
+@given(quotas=QUOTAS, counts=COUNTS, other=COUNTS)
+def test_a_model_alone_has_the_quotas_whole_and_another_takes_what_it_has_of_each(quotas, counts, other) -> None:
+    shared = SharedQuotas(ALL)
+    shared.note("a", counts)
+    assert shared.left_for("a", quotas) is quotas
+    assert shared.left_for("b", None) is None
+    shared.note("b", other)
+    left = shared.left_for("a", quotas)
+    assert [one.vcpus for one in left] == [max(0.0, one.vcpus - used(other, one)) for one in quotas]
 
 
 def test_without_quotas_nothing_is_full() -> None:

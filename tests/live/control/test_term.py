@@ -62,9 +62,13 @@ class Acts:
             lambda *_, **__: SimpleNamespace(start=lambda: None, close=lambda: None),
         )
         unlimited = SimpleNamespace(
-            poll=lambda: None, run=threading.Event.wait, spending_limit=lambda: SpendingLimit.NONE
+            poll=lambda: None,
+            run=threading.Event.wait,
+            spending_limit=lambda: SpendingLimit.NONE,
+            latest=lambda: None,
         )
         monkeypatch.setattr("mark.live.control.term.BudgetWatch", lambda *_, **__: unlimited)
+        monkeypatch.setattr("mark.live.control.term.QuotaWatch", lambda *_, **__: unlimited)
         monkeypatch.setattr("mark.live.control.term.ServiceClock", lambda _: None)
         anything: Any = SimpleNamespace(sqs=None, epoch=1)
         models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
