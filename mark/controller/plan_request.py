@@ -8,7 +8,6 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from mark.controller.limits.launch_limits import LaunchLimits
-from mark.controller.limits.quotas import with_quotas
 from mark.controller.limits.spot_breaker import observed_hazards
 from mark.controller.policy import ControllerPolicy
 from mark.controller.service_time_ratios import with_ratios
@@ -127,7 +126,7 @@ def plan_request(
     explained: bool = True,
 ) -> PlanRequest:
     """Compose the planner's request at a tick that saw `seen`. known: what `apply_observation` gave of it."""
-    policy = with_quotas(with_ratios(policy, known.service_time_ratios), known.quotas)
+    policy = with_ratios(policy, known.service_time_ratios)
     offerings = policy.offerings_at(dict(seen.fleet.spot_usd_per_hour))
     # what runs of an offering that was taken away is no candidate
     running = tuple(item for item in running_counts(known, seen.fleet) if policy.offering(item[0]) is not None)

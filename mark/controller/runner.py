@@ -16,7 +16,7 @@ from typing import Protocol
 from mark.controller.at_risk import with_risks
 from mark.controller.event_forecasts import with_events, without_events
 from mark.controller.journal import Checkpoint
-from mark.controller.limits.quotas import counted, no_new_quotas, takes_alone, with_quotas
+from mark.controller.limits.quotas import counted, known_quotas, no_new_quotas, takes_alone
 from mark.controller.limits.service_cap import Divide, undivided
 from mark.controller.limits.spending_limit import apply_spending_limit, no_spending_limit
 from mark.controller.plan_request import plan_fleet, plan_request
@@ -260,7 +260,7 @@ class Controller:
 
     def _new_quotas(self) -> Quotas | None:
         """The account's quotas where they are not those that decisions are made by."""
-        read, known = self._read_quotas(), with_quotas(self.policy, self.state.quotas).quotas
+        read, known = self._read_quotas(), known_quotas(self.policy, self.state.quotas)
         return None if read == known else read
 
     def _new_commitments(self) -> Commitments | None:

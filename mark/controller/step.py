@@ -18,7 +18,6 @@ from mark.controller.at_risk import drain_replaced
 from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.limits.launch_breaker import LaunchRecord, note_launches
 from mark.controller.limits.launch_limits import LaunchLimits
-from mark.controller.limits.quotas import with_quotas
 from mark.controller.limits.refusals import back_off, count_refusals, without_refused_pools
 from mark.controller.limits.reserved_capacity import into_reserved, reserved_backoff, reserved_room
 from mark.controller.limits.spending_limit import apply_spending_limit
@@ -82,7 +81,7 @@ def decide(known: State, seen: Observation, policy: ControllerPolicy) -> Decisio
     """Decide on what is known: the second half of `step`. known: what `apply_observation` gave."""
     policy = apply_spending_limit(policy, seen.spending_limit)
     state = _with_plan(known, seen, policy)
-    policy = with_quotas(with_ratios(policy, state.service_time_ratios), state.quotas)
+    policy = with_ratios(policy, state.service_time_ratios)
     tokens = Tokens(state.tick)
     limits = LaunchLimits(state, seen, policy)
     state, boosts = monitor_slo(state, seen, policy, limits, tokens)

@@ -136,7 +136,7 @@ def test_windows_that_missed_stop_all_in_the_order_of_time(device_kernel: Device
 def test_all_models_together_stay_within_the_quotas_of_one_account(
     kernel: Kernel, device_kernel: DeviceKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    """Some on an instance that they share, or all apart: Lambda serves what does not fit, and the journals replay."""
+    """On an instance that they share, or all apart: Lambda serves what does not fit, and the journals replay."""
     watch, clouds = AccountQuotas.watch, list[SimulatedCloud]()
     headers, most = list[Header](), list[float]()
     ticks = list[tuple[int, Observation, Decision]]()

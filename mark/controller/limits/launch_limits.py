@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
-from mark.controller.limits.quotas import QuotaLimits, counted
+from mark.controller.limits.quotas import QuotaLimits, counted, known_quotas
 from mark.controller.limits.refusals import left_out
 from mark.controller.limits.reserved_capacity import reserved_room, room_by_offering
 from mark.controller.policy import ControllerPolicy
@@ -28,6 +28,7 @@ class LaunchLimits:
         self._limit = policy.max_instances
         self._left = max(0, self._limit - len(seen.fleet) - sum(item.count for item in state.requested))
         self._policy, self._fleet = policy, seen.fleet
+        self._known_quotas = known_quotas(policy, state.quotas)
         self._requested = tuple((item.offering, item.count) for item in state.requested)
         self._backoff = left_out(state, policy)
         self._reserved = room_by_offering(reserved_room(state, seen, policy))
@@ -52,7 +53,7 @@ class LaunchLimits:
     @cached_property
     def _quotas(self) -> QuotaLimits:
         counts = counted(self._fleet, self._requested)
-        return QuotaLimits(self._policy.quotas, self._policy.known_offerings, counts)
+        return QuotaLimits(self._known_quotas, self._policy.known_offerings, counts)
 
     def barred(self, name: str) -> Note | None:
         """Why nothing of it is launched for now, however much the limits leave; None where it may be."""
@@ -75,7 +76,7 @@ class LaunchLimits:
     def refused(self) -> set[str]:
         """Offerings that a plan leaves out: barred by more than a guardrail, or without room in their quota."""
         full = (o.name for o in self._policy.known_offerings if not self.has_quota(o.name))
-        return {*self._backoff, *self._volatile, *self._failing, *(full if self._policy.quotas else ())}
+        return {*self._backoff, *self._volatile, *self._failing, *(full if self._known_quotas else ())}
 
     def at_once(self, name: str) -> int:
         """Instances of it that may be launched together; none of one that is barred, or tried one at a time."""

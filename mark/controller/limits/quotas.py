@@ -12,11 +12,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from threading import Lock
 
 from mark.controller.policy import ControllerPolicy
 from mark.domain.fleet import FleetView
 from mark.domain.offering import Market, Offering
 from mark.domain.quota import Quotas, quota_family
+
+Vcpus = Counter[tuple[str, Market]]
+"""vCPUs by family and market."""
 
 
 class QuotaLimits:
@@ -44,27 +48,30 @@ class QuotaLimits:
 class SharedQuotas:
     """What each user of the account's quotas takes, and what the others leave it. offerings: those of all.
 
-    A user is a model of the service, or the shared instances. Threads may note and ask: a note is replaced whole.
+    A user is a model of the service, or the shared instances. Threads may note and ask.
     """
 
     def __init__(self, offerings: Iterable[Offering]) -> None:
         self._offerings = {item.name: item for item in offerings}
-        self._taken: dict[str, Counter[tuple[str, Market]]] = {}
+        self._lock = Lock()
+        self._taken: dict[str, Vcpus] = {}
+        self._total: Vcpus = Counter()
 
     def note(self, user: str, counts: Mapping[str, int]) -> None:
         """Replace what a user takes: instances by offering (`counted`)."""
-        taken = Counter[tuple[str, Market]]()
+        taken: Vcpus = Counter()
         for name, count in counts.items():
             if (item := self._offerings.get(name)) is not None:
                 taken[_quota_group(item)] += count * item.instance_type.vcpus
-        self._taken[user] = taken
+        with self._lock:
+            before = self._taken.get(user, Counter())
+            if taken != before:
+                self._taken[user], self._total = taken, self._total - before + taken
 
     def left_for(self, user: str, quotas: Quotas | None) -> Quotas | None:
         """The quotas less what all others take; None where none are known."""
-        others = Counter[tuple[str, Market]]()
-        for name, taken in tuple(self._taken.items()):
-            if name != user:
-                others.update(taken)
+        with self._lock:
+            others = self._total - self._taken.get(user, Counter())
         if quotas is None or not others:
             return quotas
         return tuple(replace(one, vcpus=max(0.0, one.vcpus - others[one.family, one.market])) for one in quotas)
@@ -79,9 +86,9 @@ def no_new_quotas() -> Quotas | None:
     return None
 
 
-def with_quotas(policy: ControllerPolicy, quotas: Quotas | None) -> ControllerPolicy:
-    """The policy with the account's quotas as they were last read; its own where they were not."""
-    return policy if quotas is None else replace(policy, quotas=quotas)
+def known_quotas(policy: ControllerPolicy, read: Quotas | None) -> Quotas:
+    """What is left of the account's quotas as it was last read; the policy's where it was not."""
+    return policy.quotas if read is None else read
 
 
 def counted(fleet: FleetView, requested: Iterable[tuple[str, int]]) -> dict[str, int]:
