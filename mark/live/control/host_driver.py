@@ -254,7 +254,7 @@ class HostDriver:
         cap: of all its instances. zones, front, commitments, quotas, took: of its controller.
         """
         self._store, self._lease, self._clock, self._cloud = store, lease, clock, cloud
-        self._began_at, self._limit = began_at, spending_limit
+        self._began_at, self._limit, self._took = began_at, spending_limit, took
         self._followed = spending_limit()
         #: called once shared instances have followed another spending limit
         self.on_followed: Callable[[], None] = _nothing
@@ -305,6 +305,7 @@ class HostDriver:
         """Take inventory; what is due, or was left by a lost leader, is decided before models plan."""
         self._hosts.look()
         there = self._listed.observe()
+        self._took(there.awake)
         members = (member for item in there for member in self._hosts.members(item.id).values())
         self._device_time = DeviceTime(members, now=time.monotonic())
         if not self._is_waiting:

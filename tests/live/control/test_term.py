@@ -12,8 +12,15 @@ import pytest
 from mark.config.settings import Settings
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.errors import RetryLater
+from mark.domain.host_spec import SHARED
 from mark.domain.lease import STORE_LEASE, LeaseLost, LeaseTimes
+from mark.domain.offering import Market
+from mark.domain.quota import STANDARD, VcpuQuota
 from mark.live.control.term import Term
+from tests.planner.builders import offering
+
+ITEM = offering("c5.large")
+QUOTAS = tuple(VcpuQuota(family=STANDARD, market=market, vcpus=64.0) for market in Market)
 
 
 class Acts:
@@ -21,6 +28,7 @@ class Acts:
 
     def __init__(self, *, lease_lost: bool = False, times: LeaseTimes = STORE_LEASE) -> None:
         self.said: list[str] = []
+        self.shared: Any = None
         self.renewed = threading.Event()
         self._lost = lease_lost
         self.leases = self
@@ -44,8 +52,9 @@ class Acts:
     def run(self, monkeypatch: pytest.MonkeyPatch, before: Callable[[], object] = lambda: None) -> None:
         """Run a term, whose drivers' making takes until `before` returns."""
 
-        def make_driver(model: Any, *_: Any) -> Any:
+        def make_driver(model: Any, _forecasters: Any, shared: Any, *_: Any) -> Any:
             before()
+            self.shared = shared
 
             def act() -> None:
                 self.said.append(f"{model.name} submits")
@@ -65,13 +74,15 @@ class Acts:
             poll=lambda: None,
             run=threading.Event.wait,
             spending_limit=lambda: SpendingLimit.NONE,
-            latest=lambda: None,
+            latest=lambda: QUOTAS,
         )
         monkeypatch.setattr("mark.live.control.term.BudgetWatch", lambda *_, **__: unlimited)
         monkeypatch.setattr("mark.live.control.term.QuotaWatch", lambda *_, **__: unlimited)
         monkeypatch.setattr("mark.live.control.term.ServiceClock", lambda _: None)
         anything: Any = SimpleNamespace(sqs=None, epoch=1)
-        models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
+        models: Any = [
+            SimpleNamespace(name=name, served=SimpleNamespace(offerings=(ITEM,))) for name in ("a", "b")
+        ]
         store: Any = self
         term = Term(
             Settings(),
@@ -94,6 +105,17 @@ def test_all_models_are_looked_at_and_the_lease_is_renewed_before_anything_is_se
 
     assert acts.said[:3] == ["a looks", "b looks", "renew"]
     assert set(acts.said[3:]) == {"a submits", "b submits"}
+
+
+def test_each_model_hears_what_the_others_leave_of_the_accounts_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
+    acts = Acts()
+    with pytest.raises(RetryLater):
+        acts.run(monkeypatch)
+    acts.shared.took("a", {ITEM.name: 3})
+    assert acts.shared.quotas("a") == QUOTAS
+    on_demand, spot = acts.shared.quotas("b")
+    assert (on_demand.vcpus, spot.vcpus) == (64.0 - 3 * ITEM.instance_type.vcpus, 64.0)
+    assert acts.shared.quotas(SHARED) == (on_demand, spot)
 
 
 def test_who_has_lost_the_lease_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
