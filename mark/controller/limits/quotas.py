@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from threading import Lock
 
 from mark.controller.policy import ControllerPolicy
 from mark.domain.fleet import FleetView
@@ -48,12 +47,11 @@ class QuotaLimits:
 class SharedQuotas:
     """What each user of the account's quotas takes, and what the others leave it. offerings: those of all.
 
-    A user is a model of the service, or the shared instances. Threads may note and ask.
+    A user is a model of the service, or the shared instances.
     """
 
     def __init__(self, offerings: Iterable[Offering]) -> None:
         self._offerings = {item.name: item for item in offerings}
-        self._lock = Lock()
         self._taken: dict[str, Vcpus] = {}
         self._total: Vcpus = Counter()
 
@@ -63,15 +61,13 @@ class SharedQuotas:
         for name, count in counts.items():
             if (item := self._offerings.get(name)) is not None:
                 taken[_quota_group(item)] += count * item.instance_type.vcpus
-        with self._lock:
-            before = self._taken.get(user, Counter())
-            if taken != before:
-                self._taken[user], self._total = taken, self._total - before + taken
+        before = self._taken.get(user, Counter())
+        if taken != before:
+            self._taken[user], self._total = taken, self._total - before + taken
 
     def left_for(self, user: str, quotas: Quotas | None) -> Quotas | None:
         """The quotas less what all others take; None where none are known."""
-        with self._lock:
-            others = self._total - self._taken.get(user, Counter())
+        others = self._total - self._taken.get(user, Counter())
         if quotas is None or not others:
             return quotas
         return tuple(replace(one, vcpus=max(0.0, one.vcpus - others[one.family, one.market])) for one in quotas)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from mark.aws.errors import code_of, remedy
+from mark.controller.limits.quotas import SharedQuotas
 from mark.domain.errors import MarkError
+from mark.domain.offering import Offering
 from mark.domain.quota import Quotas
 from mark.ports import Clock
 
@@ -56,3 +58,20 @@ class QuotaWatch:
         else:
             self._record(None)
             self._due_at = now + EACH_S
+
+
+class LeftOfQuotas:
+    """What is left of the quotas for a model, for drivers that each have a thread. latest: the last reading."""
+
+    def __init__(self, latest: Callable[[], Quotas | None], offerings: Iterable[Offering]) -> None:
+        self._latest, self._shared, self._lock = latest, SharedQuotas(offerings), threading.Lock()
+
+    def left_for(self, name: str) -> Quotas | None:
+        """What all others leave a model, or the shared instances; None where no quotas are known."""
+        with self._lock:
+            return self._shared.left_for(name, self._latest())
+
+    def note(self, name: str, counts: Mapping[str, int]) -> None:
+        """Replace what it takes: instances by offering."""
+        with self._lock:
+            self._shared.note(name, counts)

@@ -19,7 +19,6 @@ from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
-from mark.controller.limits.quotas import SharedQuotas
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import RetryLater
@@ -31,7 +30,7 @@ from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.commitment_watch import CommitmentWatch
 from mark.live.control.driver_factory import MakeDriver, MakeHosts, ModelForecasters, Shared, no_hosts
 from mark.live.control.journal_opening import fleet_quotas
-from mark.live.control.quota_watch import QuotaWatch
+from mark.live.control.quota_watch import LeftOfQuotas, QuotaWatch
 from mark.live.control.service_driver import ServiceDriver
 from mark.live.control.shared_cap import shared_cap
 from mark.live.models import LiveModel
@@ -154,12 +153,12 @@ class Term:
             record=lambda why: self._background.record("reading the account's quotas", why),
         )
         quotas.poll()
-        taken = SharedQuotas(offerings.values())
+        left = LeftOfQuotas(quotas.latest, offerings.values())
         cap = shared_cap(self._settings)
         shared = Shared(
             spending_limit=watch.spending_limit,
-            quotas=lambda name: taken.left_for(name, quotas.latest()),
-            took=taken.note,
+            quotas=left.left_for,
+            took=left.note,
             commitments=owned.left_for,
             inbox=EventInbox(
                 self._aws.sqs,
