@@ -20,8 +20,8 @@ from mark.domain.billing.footprint import Footprint
 from mark.domain.load.traffic import ModelTraffic
 
 DAY_S = 86400.0
-NOTHING = 1e-7
-"""Of a line's quantity, hours, GiB or USD: less is what a difference of large sums leaves by rounding."""
+ROUNDING = 1e-12
+"""Share of a line's quantity: less is what a difference of large sums leaves by rounding."""
 
 Key = tuple[str, str]
 
@@ -117,7 +117,7 @@ def _between(bills: Sequence[dict[Key, BillLine]], since: float, until: float) -
         for key, line in after.items():
             old = before.get(key)
             added = line if old is None else _less(line, old)
-            if added.quantity > NOTHING:
+            if added.quantity > ROUNDING * line.quantity:
                 found.append(DayCost(day=day, line=added))
     return tuple(found)
 
