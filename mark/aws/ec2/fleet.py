@@ -183,9 +183,9 @@ class Ec2Cloud:
                 self._list(self._clock.now())
 
     def submit(self, order: Order) -> None:
-        """Send an order; its result is seen by a later `observe` or `drain_facts`."""
+        """Send an order; its result is seen by a later `observe` or `drain_facts`. To withdraw takes no call."""
         now = self._clock.now()
-        if any(_lane(waiting) == _lane(order) for _, waiting in self._unsent):
+        if not isinstance(order, Withdraw) and any(_lane(waiting) == _lane(order) for _, waiting in self._unsent):
             self._unsent.append((now, order))
             return
         self._try(order, now)

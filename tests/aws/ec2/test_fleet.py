@@ -295,6 +295,15 @@ def test_what_is_withdrawn_of_a_throttled_launch_is_not_sent_again(there: Scene,
     assert (fact.token, fact.count) == ("t1-1", 2 - left)
 
 
+def test_what_is_withdrawn_behind_a_throttled_order_is_not_sent_either(there: Scene) -> None:
+    fail(there.aws, "StopInstances", "RequestLimitExceeded", times=2)
+    fail(there.aws, "CreateFleet", "RequestLimitExceeded", times=2)
+    there.cloud.submit(StopStandby(token="t0-1", reason="r", instances=("i-0123456789abcdef0",)))
+    there.cloud.submit(launch(2))
+    there.cloud.submit(withdraw(2))
+    assert not there.cloud.observe()
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_withdrawn_launch_whose_answer_was_lost_comes_once(there: Scene, count: int) -> None:
     heard = there.aws.ec2.create_fleet(**fleet_request(there.cloud._setup, launch(2)))
