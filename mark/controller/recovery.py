@@ -23,7 +23,7 @@ from mark.controller.state import State
 from mark.controller.step import step
 from mark.domain.demand import Demand, DemandUnit
 from mark.domain.fleet import FleetView
-from mark.domain.orders import Launch, Order
+from mark.domain.orders import Launch, Order, Withdraw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,22 @@ class Recovered:
 def unseen_orders(before: Iterable[Order], state: State, orders: tuple[Order, ...]) -> tuple[Order, ...]:
     """The orders that a crash could lose after a tick that left `state`: its `orders`, and unseen launches.
 
-    `before` is what it could lose after the tick before.
+    `before` is what it could lose after the tick before. What was withdrawn of a launch stays behind it.
     """
     waited_for = {item.token for item in state.requested}
-    earlier = (order for order in before if isinstance(order, Launch) and order.token in waited_for)
+    earlier = (order for order in before if _launch_of(order) in waited_for)
     return (*earlier, *orders)
+
+
+def _launch_of(order: Order) -> str | None:
+    """Token of the launch that it is about; None for others."""
+    match order:
+        case Launch():
+            return order.token
+        case Withdraw():
+            return order.launch
+        case _:
+            return None
 
 
 def recover(header: Header, ticks: Iterable[Tick]) -> Recovered | None:

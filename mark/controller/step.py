@@ -245,7 +245,7 @@ def _breaker_notes(state: State, seen: Observation) -> tuple[Note, ...]:
 def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Requested, ...]:
     """Launches that have not been waited for too long, with what has appeared and been refused of each.
 
-    A refusal is told again when its launch is submitted again after a crash: it counts once.
+    What is told again when an order is submitted again after a crash counts once.
     """
     if not state.requested:
         return ()
@@ -268,7 +268,7 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
             item,
             seen=max(item.seen, there[item.token]),
             refused=max(item.refused, refused[item.token]),
-            withdrawn=item.withdrawn + withdrawn[item.token],
+            withdrawn=min(item.withdrawing, item.withdrawn + withdrawn[item.token]),
             others=tuple(sorted((Counter(dict(item.others)) | others.get(item.token, Counter())).items())),
         )
         for item in state.requested

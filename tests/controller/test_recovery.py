@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
-from mark.controller.recovery import recover
+from mark.controller.recovery import recover, unseen_orders
 from mark.controller.replay_check import mismatches
 from mark.controller.runner import Controller
-from mark.controller.state import Decision, Observation
-from mark.domain.fleet import FleetView, Instance, InstanceState
-from mark.domain.orders import Launch, LaunchRefused, RefusalCause
+from mark.controller.state import Decision, Observation, Requested, State
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.orders import Drain, Launch, LaunchRefused, RefusalCause, Withdraw
 from tests.controller.builders import POLICY, SMALL, unit
 from tests.controller.test_runner import HISTORY, World
 
@@ -127,3 +127,14 @@ def test_an_empty_journal_says_nothing() -> None:
     world = Journalled()
     world.open()
     assert recover(*read_journal(world.segments[0])) is None
+
+
+def test_what_was_withdrawn_of_a_launch_is_withdrawn_again_while_it_is_waited_for() -> None:
+    launch = Launch(token="t1-1", reason="r", offering=SMALL.name, count=5)
+    withdraw = Withdraw(token="t2-1", reason="r", launch="t1-1", offering=SMALL.name, count=2)
+    drain = Drain(token="t2-2", reason="r", instances=("i-1",))
+    asked = Requested(token="t1-1", offering=SMALL.name, total=5, role=Role.SERVING, at=0.0, withdrawing=2)
+    waits = State(requested=(asked,))
+    assert unseen_orders((launch,), waits, (withdraw, drain)) == (launch, withdraw, drain)
+    assert unseen_orders((launch, withdraw, drain), waits, ()) == (launch, withdraw)
+    assert unseen_orders((launch, withdraw), State(), ()) == ()

@@ -116,6 +116,10 @@ def test_a_launch_that_is_not_heard_of_is_withdrawn_where_the_plan_falls() -> No
     orders = made.see(seen(240.0, instances(1), wanted=plan(small=6), facts=told))
     assert launched(orders) == {SMALL.name: 3}
     assert [(item.token, item.count) for item in made.state.requested][:1] == [(first, 2)]
+    made.see(seen(241.0, instances(1), wanted=plan(small=6), facts=told))
+    assert [(item.token, item.count) for item in made.state.requested][:1] == [(first, 2)], (
+        "told again by a new leader"
+    )
 
 
 def test_of_a_launch_that_was_taken_nothing_is_withdrawn() -> None:
