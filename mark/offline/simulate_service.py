@@ -55,8 +55,10 @@ class ServiceReplays:
     ) -> Iterator[list[ServiceRun]]:
         """Finished runs, after each policy. reference: compute it. Raises the MarkError that ends the runs."""
         warm_engine(self.members[0].experiment, report)
-        report("computing the reference", 0.0)
-        reference_usd = service_reference_usd(self.members) if reference else None
+        reference_usd = None
+        if reference:
+            report("computing the reference", 0.0)
+            reference_usd = service_reference_usd(self.members)
         runs: list[ServiceRun] = []
         policies = self.lineup.policies
         for place, policy in enumerate(policies):
