@@ -108,6 +108,7 @@ def test_whom_lambda_does_not_answer_is_never_nowhere_and_memory_is_never_over_c
 ) -> None:
     """Four models on two instances or three, whose loads change so that they move."""
     monkeypatch.setattr(host_controller, "PACK_EVERY_S", 600.0)
+    monkeypatch.setattr(host_controller, "LATE_S", 0.0)  # as if their own fleets were there
     rates = stream(seed, "moves").uniform(1.0, 6.0, (4, 13))
     plane, hosts = hosts_of(
         device_kernel,
@@ -167,6 +168,25 @@ def test_whom_lambda_does_not_answer_stays_until_its_own_fleet_has_booted_where_
     assert list(hosts.tenants().values()) == [("m1",)], "it has no instance of its own yet"
     go(plane, hosts, leaves_at + LATE_S + SOON_S)
     assert not hosts.tenants()
+
+
+def test_a_model_without_lambda_makes_room_for_another_once_its_own_fleet_is_there(
+    device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instance has memory for three. Where nothing can be launched for it, it stays for good."""
+    script(monkeypatch, (0, 1, 2), (0, 1, 3))
+    plane, hosts = hosts_of(
+        device_kernel, lambda *_: 1.0, arrivals=((), (), (), ()), faults=FaultScript(stress=0.0), with_lambda=False
+    )
+    leaves_at = PACK_EVERY_S + ON_DEMAND.boot_s + HAND_OVER_S
+    go(plane, hosts, PACK_EVERY_S + SOON_S)
+    hosts._controller._barred = frozenset({ON_DEMAND.name})
+    go(plane, hosts, leaves_at + LATE_S + SOON_S)
+    assert list(hosts.tenants().values()) == [("m0", "m1", "m2")]
+    plane.engines[2].add(ON_DEMAND, standby=False)
+    for minute in range(1, 4):  # models' own decisions
+        go(plane, hosts, leaves_at + LATE_S + SOON_S + 60.0 * minute)
+    assert list(hosts.tenants().values()) == [("m0", "m1", "m3")]
 
 
 def test_a_model_that_answers_when_its_time_is_over_is_handed_over_once(

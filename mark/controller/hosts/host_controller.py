@@ -143,6 +143,8 @@ class HostController:
         #: When a model is taken away that gets a fleet of its own, by instance and model.
         self._leaves_at: dict[tuple[str, str], float] = {}
         self._refused_until: dict[str, float] = {}
+        #: Offerings that could not be launched at the last decision.
+        self._barred: frozenset[str] = frozenset()
         self._refused_in: dict[tuple[str, str], float] = {}
         self._zones, self._front, self._commitments = zones, front, commitments
         #: What became of launches, of offerings whose instances did not become ready.
@@ -257,6 +259,7 @@ class HostController:
         refused = tuple(sorted(out | {name for name in self._offerings if quotas.left(name) < 1}))
         if limit is not SpendingLimit.NONE:
             refused = tuple(sorted(self._offerings))
+        self._barred = frozenset(refused)
         sharers = () if limit is SpendingLimit.PAUSE else tuple(self._sharers.values())
         histories = [self._history(number, now, HISTORY_UNITS) for number in range(len(sharers))]
         packing = share_instances(
@@ -436,7 +439,7 @@ class HostController:
             return False
         moves = any(model in self._models_on(other) and self._is_awaited(other, model) for other in self._wanted)
         is_free = self._sharers[model].has_backup or not self._hosts.accepts(name, model)
-        if not (is_free or self._is_stuck) and (moves or self._is_left(name, model, now)):
+        if not is_free and (self._is_left(name, model, now) or (moves and not self._is_stuck)):
             return False
         self._leaves_at.pop((name, model), None)
         return True
@@ -453,7 +456,13 @@ class HostController:
             self._hold(name, {**told, model: replace(told[model], share_rps=0.0)})
         boot_s = max(item.boot_s for item in self._sharers[model].offerings)
         leaves_at = self._leaves_at.setdefault((name, model), now + boot_s + HAND_OVER_S)
-        return now < leaves_at + (0.0 if self._hosts.has_own(model) else LATE_S)
+        if now < leaves_at or self._hosts.has_own(model):
+            return now < leaves_at
+        if now >= leaves_at + LATE_S and self._barred.issuperset(
+            item.name for item in self._sharers[model].offerings
+        ):
+            self._leaves_at[name, model] = now + SOON_S - LATE_S  # nothing can be launched for it: look again
+        return now < self._leaves_at[name, model] + LATE_S
 
     @property
     def _is_stuck(self) -> bool:
