@@ -6,8 +6,8 @@ import math
 
 
 def missed_target(missed: int, requests: int, target: float) -> bool:
-    """True where more than 1 - target of the requests were late or shed."""
-    return missed > (1.0 - target) * requests
+    """True where more than 1 - target of the requests were late or shed; one alone is not, unless none may be."""
+    return missed > (1.0 - target) * requests and (missed > 1 or target == 1.0)
 
 
 def is_window_full(requests: int, elapsed_s: float, most_requests: int, most_s: float) -> bool:
