@@ -139,6 +139,7 @@ def write_zoo(folder: Path, models: list[ZooModel], seed: int, machines: Machine
     }
     if machines.accelerators:
         settings["rollout"] = {"machines": [{"architecture": "amd64", "accelerator": "nvidia"}]}
+        settings["simulate"] = {"quotas": False}  # the usual ones are two small GPU instances
     path = folder / "service.yaml"
     path.write_text(yaml.safe_dump(settings, sort_keys=False))
     return path
