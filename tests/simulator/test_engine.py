@@ -17,7 +17,7 @@ from mark.simulator.engine.arrays import FIRST_QUEUE, FIRST_SLOTS
 from mark.simulator.engine.compiled import Kernel
 from tests.planner.builders import KNOWN, offering
 from tests.scenarios.builders import validate_engine
-from tests.simulator.engines import batching, burstable, engine, lambda_offering, poisson
+from tests.simulator.engines import SLO, batching, burstable, engine, lambda_offering, poisson
 
 PATIENT = DispatchPolicy(bounced=Bounced.NOWHERE, admission_factor=None)
 SECOND = offering(rps=1.0)
@@ -109,6 +109,7 @@ def test_a_missed_window_stops_the_engine_with_every_ended_batch_completed(kerne
         kernel,
         [0.0, 0.05, 1.7, 1.8],
         dispatch=replace(PATIENT, routing=Routing.WEIGHTED),
+        slo=replace(SLO, target=1.0),
         monitor=MonitorPolicy(offering="T", requests=1, seconds=60.0),
     )
     first, second = (made.add(SECOND, standby=False) for _ in range(2))
@@ -136,19 +137,19 @@ def test_the_monitor_keeps_quiet_during_its_cool_down(kernel: Kernel) -> None:
 
 
 def test_a_window_that_keeps_the_target_does_not_stop_it(kernel: Kernel) -> None:
-    """Exactly 1 - target may miss."""
+    """Exactly 1 - target may miss, and one alone."""
     slo = Slo(latency_s=0.6, target=0.75)
-    arrivals = [0.0, 0.1, 2.0, 4.0, 6.0, 8.0]
-    for target, stops in ((0.75, False), (0.76, True)):
+    arrivals = [0.0, 0.1, 2.0, 2.1, 4.0, 6.0, 8.0, 10.0, 11.0, 11.5]
+    for target, requests, stops in ((0.75, 8, False), (0.76, 8, True), (0.76, 2, False)):
         made = engine(
             kernel,
             arrivals,
             dispatch=PATIENT,
             slo=replace(slo, target=target),
-            monitor=MonitorPolicy(offering="T", requests=4, seconds=60.0),
+            monitor=MonitorPolicy(offering="T", requests=requests, seconds=60.0),
         )
-        made.add(offering(rps=2.0), standby=False)  # the second request takes 0.9 s
-        assert (made.run_until(8.5) < 8.5) is stops
+        made.add(offering(rps=2.0), standby=False)  # the second request of two takes 0.9 s
+        assert (made.run_until(12.0) < 12.0) is stops
 
 
 def test_late_requests_wait_up_to_a_minute_and_are_then_shed(kernel: Kernel) -> None:
