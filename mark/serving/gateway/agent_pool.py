@@ -156,7 +156,7 @@ class AgentConnection(FrameLink):
         )
         self._sent = id_
         request.is_forced = forced
-        if self.view.share_rps and not forced and self.router.is_shared_load(request):
+        if self.view.share_rps and not forced:
             self.router.tally.took_shared(request)
         self.in_flight[id_] = request
         request.sent_to, request.sent_as = self, id_
@@ -297,8 +297,7 @@ class AgentConnection(FrameLink):
         view.answered(now, view.full_batch_s, size)
         if request is not None:
             del self.in_flight[frame.id]
-            in_time = now <= request.deadline_at
-            if request.is_forced and view.share_rps and in_time and self.router.is_shared_load(request):
+            if request.is_forced and view.share_rps and now <= request.deadline_at:
                 self.router.tally.took_shared(request)
             if view.is_far:
                 self.router.tally.crossed += 1

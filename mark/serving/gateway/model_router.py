@@ -147,9 +147,7 @@ class ModelRouter:
         self._agents = sorted(agents, key=lambda agent: agent.view.instance)
         self.view.set_agents(agent.view for agent in agents)
         self.crosses = self.view.has_far and not self.decides_late
-        alone = len(self._agents) == 1 and not self.crosses
-        counts_share = alone and self.overflow is None and self._agents[0].view.is_shared
-        self._only = self._agents[0] if alone and not counts_share else None
+        self._only = self._agents[0] if len(self._agents) == 1 and not self.crosses else None
 
     @property
     def is_ready(self) -> bool:
@@ -245,7 +243,7 @@ class ModelRouter:
             if self.crosses:
                 self._offer_by_zone(request, now)
                 return
-            agent = self._choose(request, now)
+            agent = self._choose(now, request.size)
             if agent is None:
                 self.bounced(request, now)
             else:
@@ -579,36 +577,28 @@ class ModelRouter:
         self.tally.says_failed(f"internal error: {type(error).__name__}: {error}")
         self.fail(request, status, text)
 
-    def _choose(self, request: InferenceRequest, now: float) -> Agent | None:
+    def _choose(self, now: float, size: int) -> Agent | None:
         """The agent that a new request is sent to: on a shared instance within its share, else one of its own."""
-        view, size = self.view, request.size
+        view = self.view
         if not view.shared:
             return self._route(now, size, view.rows)
         shared = self._route(now, size, view.shared)
-        if shared is not None and self._takes_share(shared, request, now):
+        if shared is not None and self._takes_share(shared, now):
             return shared
         return self._route(now, size, view.own) or shared
 
     def takes_share(self, request: InferenceRequest, now: float) -> bool:
         """True where a shared instance may take one more of its share, which is counted as if it took this one."""
         shared = self._route(now, request.size, self.view.shared)
-        return shared is not None and self._takes_share(shared, request, now)
+        return shared is not None and self._takes_share(shared, now)
 
     @staticmethod
-    def _takes_share(agent: Agent, request: InferenceRequest, now: float) -> bool:
+    def _takes_share(agent: Agent, now: float) -> bool:
         """True where a shared instance may take one more of its share, which is counted."""
         if not has_share(now, agent.view):
             return False
         agent.view.share_left -= 1.0
-        request.in_share = True
         return True
-
-    def is_shared_load(self, request: InferenceRequest) -> bool:
-        """True where what a shared instance takes is no load of the model's own fleet.
-
-        Without Lambda that is its share alone: beyond it neighbours may need the device, and nothing else answers.
-        """
-        return request.in_share or self.overflow is not None
 
     def _offer_by_zone(self, request: InferenceRequest, now: float) -> None:
         """Offer a request to the agents of this zone while they are in time, then as `_choose` does.
@@ -618,19 +608,19 @@ class ModelRouter:
         """
         view, agent = self.view, None
         if request.losses:
-            agent = self._in_time(request, now, view.far_own) or self._choose(request, now)
+            agent = self._in_time(request, now, view.far_own) or self._choose(now, request.size)
             if agent is not None:
                 agent.send(request, now, forced=False)
                 return
         if len(view.near_shared) < len(view.shared):
             agent = self._in_time(request, now, view.near_shared)
-            agent = agent if agent is not None and self._takes_share(agent, request, now) else None
+            agent = agent if agent is not None and self._takes_share(agent, now) else None
         if agent is None and self._lambda_first:
             agent = self._in_time(request, now, view.near_own)
             if agent is None and self._calls_in_time(request, now):
                 return
         shared = self._route(now, request.size, view.shared) if agent is None else None
-        if shared is not None and self._takes_share(shared, request, now):
+        if shared is not None and self._takes_share(shared, now):
             agent = shared
         if agent is None:
             agent = (

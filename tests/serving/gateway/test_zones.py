@@ -64,12 +64,12 @@ class FakeCalls:
         self.called += 1
 
 
-def router_of(agents: Sequence[FakeAgent], calls: FakeCalls | None, *, crossing_usd: float = 0.0) -> ModelRouter:
+def router_of(agents: Sequence[FakeAgent], calls: FakeCalls, *, crossing_usd: float = 0.0) -> ModelRouter:
     unexpected = UnexpectedErrors(logging.getLogger("test"))
-    model = served(latency_s=SLO_S, overflow=None if calls is None else LAMBDA)
+    model = served(latency_s=SLO_S, overflow=LAMBDA)
     made = ModelRouter(
         replace(model, crossing_usd=crossing_usd),
-        overflow=cast("LambdaCalls | None", calls),
+        overflow=cast("LambdaCalls", calls),
         idempotency=IdempotencyCache(unexpected),
         unexpected=unexpected,
     )
@@ -147,15 +147,6 @@ def test_what_a_shared_instance_bounces_goes_to_the_models_own_in_the_zone() -> 
     assert shared.got == [False]
     router.bounced_near(request, NOW, was_shared=True)
     assert (near.got, far.got, calls.called) == ([False], [], 0)
-
-
-@pytest.mark.parametrize("calls", [FakeCalls(), None])
-def test_without_lambda_what_is_beyond_its_share_is_load_of_the_models_own_fleet(calls: FakeCalls | None) -> None:
-    shared = agent("s-near", share_rps=5.0)
-    router = router_of([shared], calls)
-    first, second = ask(router), ask(router)
-    assert shared.got == [False, False]
-    assert [router.is_shared_load(first), router.is_shared_load(second)] == [True, calls is not None]
 
 
 def test_what_a_candidate_takes_off_a_shared_instance_counts_as_taken_by_it() -> None:
