@@ -28,7 +28,7 @@ PATTERN = re.compile(
 PICTURE = re.compile(r"(?P<image>!\[[^]]*\]\((?P<path>[^)]*)\))<!-- of (?P<digest>[0-9a-f]{16}|none) -->")
 """A picture of the report of the block with this digest."""
 REPORT = Path("run", "report.html")
-"""What a shown command writes, in its folder."""
+"""The report of a shown command, in its folder."""
 SHOWN = "simulate"
 """Of the commands above a block it is this one's output; those before it make what it reads."""
 RUN = "import sys; from mark.cli.main import main; main(sys.argv[1:])"

@@ -166,7 +166,7 @@ def needed(rollout: Rollout, stable: Counter[str], seen: RolloutSeen) -> dict[st
 
 
 def fallback_of(offerings: Iterable[Offering], shared_rps: float) -> tuple[str, int]:
-    """What carries most cheaply what shared instances take of a model, and how many; one carries no load at all.
+    """The cheapest offering for what shared instances take of a model, and how many; one carries no load at all.
 
     shared_rps: requests/s that they may take. The name is empty where nothing can be rented.
     """

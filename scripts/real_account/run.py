@@ -77,7 +77,7 @@ class Way:
 
 
 class Found(BaseModel):
-    """What the steps measured."""
+    """Measurements of the steps."""
 
     #: Answers of instances under load, and of a function that started anew, seconds.
     instance_s: list[float] = []

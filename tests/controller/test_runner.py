@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import pytest
 
 from mark.controller.limits.quotas import SharedQuotas
 from mark.controller.plan_request import plan_fleet
+from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered
 from mark.controller.runner import Controller, check_forecast
 from mark.controller.state import Decision, Observation, State
@@ -96,8 +98,13 @@ class Last:
 
 
 def controller(world: World, **changes: object) -> Controller:
+    return controller_of(world, replace(POLICY, offerings=(SMALL,), **changes))  # type: ignore[arg-type]
+
+
+def controller_of(world: World, policy: ControllerPolicy, **ports: Any) -> Controller:
+    """One whose ports are all `world`, but for those that are named."""
     return Controller(
-        policy=replace(POLICY, offerings=(SMALL,), **changes),  # type: ignore[arg-type]
+        policy=policy,
         clock=world,
         cloud=world,
         data_plane=world,
@@ -105,6 +112,7 @@ def controller(world: World, **changes: object) -> Controller:
         fallback=Last(),
         journal=world,
         history=HISTORY,
+        **ports,
     )
 
 
@@ -127,17 +135,8 @@ def test_a_tick_is_written_down_before_its_orders_are_sent_and_its_facts_are_ack
 def test_the_accounts_quotas_are_written_down_when_they_change() -> None:
     old, new = ((VcpuQuota(family="standard", market=Market.ON_DEMAND, vcpus=vcpus),) for vcpus in (4.0, 64.0))
     world, told = World(), [None, old, new, new, old]
-    made = Controller(
-        policy=replace(POLICY, offerings=(SMALL,), quotas=old),
-        clock=world,
-        cloud=world,
-        data_plane=world,
-        forecaster=world,
-        fallback=Last(),
-        journal=world,
-        history=HISTORY,
-        quotas=iter(told).__next__,
-    )
+    policy = replace(POLICY, offerings=(SMALL,), quotas=old)
+    made = controller_of(world, policy, quotas=iter(told).__next__)
     for _ in told:
         made.tick()
     assert [seen.quotas for seen in world.seen] == [None, None, new, None, old]
@@ -149,15 +148,9 @@ def test_models_plan_within_what_the_others_leave_of_the_quotas_and_a_new_leader
     quotas = (VcpuQuota(family="standard", market=Market.ON_DEMAND, vcpus=24.0),)
 
     def made(name: str, world: World, shared: SharedQuotas, recovered: Recovered | None = None) -> Controller:
-        return Controller(
-            policy=replace(POLICY, offerings=(item,), quotas=quotas),
-            clock=world,
-            cloud=world,
-            data_plane=world,
-            forecaster=world,
-            fallback=Last(),
-            journal=world,
-            history=HISTORY,
+        return controller_of(
+            world,
+            replace(POLICY, offerings=(item,), quotas=quotas),
             recovered=recovered,
             quotas=lambda: shared.left_for(name, quotas),
             took=partial(shared.note, name),

@@ -109,7 +109,7 @@ class Waited(Training):
 
 
 class Trained:
-    """What a controller's process makes: a forecaster that is trained anew, and who answers when it fails."""
+    """Forecasters as a controller makes them: one that is trained again, and who answers when it fails."""
 
     def __init__(self, world: ServiceWorld, cache: Path) -> None:
         self.world, model = world, live_model()

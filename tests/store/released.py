@@ -1,4 +1,4 @@
-"""What the last release writes, for those who read it in the next one: recorded from a running service.
+"""Records of the last release, for those who read it in the next one: recorded from a running service.
 
 `python -m tests.store.released FOLDER` records it anew (FOLDER: the state of a service of `mark up` whose models
 share instances). Do so when a release is made, and never for a change between two: the test compares with it.
@@ -34,7 +34,7 @@ def recorded() -> dict[str, Any]:
 
 
 def record(folder: RunFolder) -> dict[str, Any]:
-    """What the service has in its store, one of each kind, and what this release relies on there."""
+    """One of each kind that the service has in its store, and what this release relies on there."""
     running = folder.running()
     assert running is not None, "the service must run"
     link, keys = connect(running.store), Keys(running.name)

@@ -45,7 +45,7 @@ class QuotaLimits:
 
 
 class SharedQuotas:
-    """What each user of the account's quotas takes, and what the others leave it. offerings: those of all.
+    """The account's quotas among their users: each leaves the others the rest. offerings: those of all.
 
     A user is a model of the service, or the shared instances.
     """
@@ -83,7 +83,7 @@ def no_new_quotas() -> Quotas | None:
 
 
 def known_quotas(policy: ControllerPolicy, read: Quotas | None) -> Quotas:
-    """What is left of the account's quotas as it was last read; the policy's where it was not."""
+    """Quotas that were left at the last reading; the policy's where there was none."""
     return policy.quotas if read is None else read
 
 

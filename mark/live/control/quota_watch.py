@@ -61,13 +61,13 @@ class QuotaWatch:
 
 
 class LeftOfQuotas:
-    """What is left of the quotas for a model, for drivers that each have a thread. latest: the last reading."""
+    """Quotas that are left for a model, for drivers that each have a thread. latest: the last reading."""
 
     def __init__(self, latest: Callable[[], Quotas | None], offerings: Iterable[Offering]) -> None:
         self._latest, self._shared, self._lock = latest, SharedQuotas(offerings), threading.Lock()
 
     def left_for(self, name: str) -> Quotas | None:
-        """What all others leave a model, or the shared instances; None where no quotas are known."""
+        """Quotas that all others leave a model, or the shared instances; None where no quotas are known."""
         with self._lock:
             return self._shared.left_for(name, self._latest())
 
