@@ -169,7 +169,7 @@ class AgentCore:
         measured, is_busy = self.measured, self.in_service > 0
         return State(
             seen,
-            self.accepting and not self.is_overdue,
+            self.accepting,
             standby,
             self.places,
             self.in_service,
@@ -223,7 +223,7 @@ class AgentCore:
             late_at, deadline_at, factor = finish_at, job.arrived_at + self._give_up_s, 1.0
         admitted = (
             self.accepting
-            and not self.is_overdue
+            and (job.forced or not self.is_overdue)
             and stays(finish_at, late_at, self.terminates_at, job.arrived_at, deadline_at, factor)
         )
         if admitted and self._device is not None and (self._sheds_late if job.forced else factor < math.inf):
@@ -362,7 +362,8 @@ class AgentCore:
         self._age_s += passed_s
         items = self.in_service
         expected_s = self._running.items_s(items)
-        if self._age_s > hung_after_s(expected_s, self._hung_after_s, is_first=not self._running.knows(items)):
+        hung_s = hung_after_s(expected_s, self._hung_after_s, is_first=not self._running.knows(items))
+        if self._age_s > hung_s:
             if isinstance(self._backend, ReplacingBackend) and self._backend.replace_hung():
                 log.error("batch hung for %.1f s; the replicas that have it are replaced", self._age_s)
                 self._age_s = 0.0
@@ -372,7 +373,8 @@ class AgentCore:
                 self._abandon(error_reply(504, f"the model did not answer within {self._age_s:.0f} s"))
         elif self._device is not None and not self.is_overdue and self._age_s > overdue_after_s(expected_s):
             log.warning("batch runs for %.1f s; the instance's other models no longer wait for it", self._age_s)
-            self.is_overdue = True
+            # When it ends is not known: gateways count on the worst, and send what they can elsewhere.
+            self.is_overdue, self.free_at = True, time.monotonic() + hung_s - self._age_s
             self.publish_if_changed()
             self.start()
 
