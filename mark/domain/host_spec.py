@@ -21,6 +21,8 @@ class TenantSpec:
     max_batch: int
     #: Requests/s that it takes there before the model's own instances are asked; 0 while these take over.
     share_rps: float
+    #: There is memory to load it beside another version of it; else that one leaves first.
+    fits_beside: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

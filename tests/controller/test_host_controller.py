@@ -130,6 +130,7 @@ def controller(
     limits: Sequence[SpendingLimit] = (),
     load_rps: Callable[[float], float] = lambda _: 1.5,
     vcpus: float = math.inf,
+    gib: float = 1.0,
     took: Callable[[Mapping[str, int]], None] = takes_alone,
 ) -> HostController:
     """Of two models without Lambda. limits: the last one is in force. vcpus: what models leave of the quota."""
@@ -137,7 +138,7 @@ def controller(
     return HostController(
         [
             Sharer(
-                model=ModelSpec(name=name, slo=SLO, memory_gib=1.0), slo=SLO, offerings=(ON_DEMAND,), overflow=None
+                model=ModelSpec(name=name, slo=SLO, memory_gib=gib), slo=SLO, offerings=(ON_DEMAND,), overflow=None
             )
             for name in MODELS
         ],
@@ -193,6 +194,17 @@ def test_a_model_that_is_served_no_longer_leaves_with_the_next_decision() -> Non
     after.tick(5.0)
     assert after.pulls == {"": 0.0}
     assert {one.model for one in after.placement["i-0"]} == set(MODELS)
+
+
+@pytest.mark.parametrize(("gib", "fits_beside"), [(1.0, True), (1.1, False)])
+def test_a_version_is_loaded_beside_another_where_there_is_memory_for_both(gib: float, fits_beside: bool) -> None:
+    """Of 3 GiB, beside the other model."""
+    cloud, hosts = FakeCloud(), FakeHosts()
+    found = controller(cloud, hosts, gib=gib)
+    found.decide(0.0)
+    cloud.boot()
+    found.tick(5.0)
+    assert [one.fits_beside for one in hosts.held["i-0"]] == [fits_beside] * len(MODELS)
 
 
 def test_an_instance_whose_launch_was_throttled_is_used_once_it_is_there() -> None:

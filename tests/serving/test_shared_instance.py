@@ -75,6 +75,19 @@ class Gated(EchoBackend):
             await Gated.free.wait()
 
 
+class Counted(EchoBackend):
+    """A model that notes how many of its kind are loaded at the same time."""
+
+    there = most = 0
+
+    async def start(self) -> None:
+        Counted.there += 1
+        Counted.most = max(Counted.most, Counted.there)
+
+    async def close(self) -> None:
+        Counted.there -= 1
+
+
 class Failing(EchoBackend):
     """A model that fails on every batch."""
 
@@ -100,10 +113,16 @@ class Service:
     task: asyncio.Task[int]
     backends: dict[str, list[EchoBackend]] = field(default_factory=dict)
 
-    def place(self, *models: str, share_rps: float = 5.0, max_batch: int = 2) -> None:
+    def place(self, *models: str, share_rps: float = 5.0, max_batch: int = 2, fits_beside: bool = True) -> None:
         self.store.hosts["i-0"] = HostSpec(
             tenants=tuple(
-                TenantSpec(model=name, offering=offering().name, max_batch=max_batch, share_rps=share_rps)
+                TenantSpec(
+                    model=name,
+                    offering=offering().name,
+                    max_batch=max_batch,
+                    share_rps=share_rps,
+                    fits_beside=fits_beside,
+                )
                 for name in models
             )
         )
@@ -255,6 +274,19 @@ def test_a_model_with_another_longest_batch_is_loaded_beside_the_one_that_serves
                 assert await service.ask("one") == 200
             assert await service.ask("one") == 200
             await until(lambda: truth(set(service.store.listed) == {"i-0", "i-0/one~1"}))
+
+    run(test())
+
+
+def test_without_memory_for_both_the_one_that_serves_leaves_first() -> None:
+    async def test() -> None:
+        async with shared({"one": Counted}) as service:
+            service.place("one")
+            await service.until_serving("one")
+            service.place("one", max_batch=1, fits_beside=False)
+            await until(lambda: truth(len(service.backends["one"]) == 2))
+            await service.until_serving("one")
+            assert Counted.most == 1
 
     run(test())
 

@@ -415,7 +415,10 @@ class HostController:
             if model in held or self._has_memory(item, {*held, model}):
                 held.add(model)
                 specs[model] = self._spec(item, model)
-        return specs
+        return {
+            model: replace(spec, fits_beside=self._has_memory(item, [*held, model]))
+            for model, spec in specs.items()
+        }
 
     def _spec(self, item: Instance, model: str) -> TenantSpec:
         sharer = self._sharers[model]
@@ -429,7 +432,7 @@ class HostController:
             share_rps=self._share_rps(item.id, model),
         )
 
-    def _has_memory(self, item: Instance, models: set[str]) -> bool:
+    def _has_memory(self, item: Instance, models: Iterable[str]) -> bool:
         gib = sum(self._sharers[model].model.memory_gib for model in models)
         return gib <= memory_gib(self._offerings[item.offering].instance_type) + NOTHING
 

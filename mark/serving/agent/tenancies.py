@@ -60,13 +60,16 @@ class Tenancies:
             self.hold(spec)
 
     def hold(self, spec: HostSpec) -> None:
-        """Hold these models. One that is wanted otherwise leaves once the one that follows it serves."""
+        """Hold these models. One that is wanted otherwise leaves once the one that follows it serves.
+
+        Without memory for both it leaves first: while a version is rolled out, its own instances answer meanwhile.
+        """
         wanted = {_key(one): one for one in spec.tenants}
         self._held = {key: held for key, held in self._held.items() if not held.task.done()}
         for key, placed in wanted.items():
             if key in self._held:
                 self._held[key].give_share(placed.share_rps)
-            else:
+            elif placed.fits_beside or not any(key[0] == other[0] for other in self._held):
                 self._held[key] = self._begun(placed)
         for key, held in self._held.items():
             if key not in wanted and not self._is_awaited(key, wanted):
@@ -81,7 +84,7 @@ class Tenancies:
 
     def _is_awaited(self, key: Key, wanted: Collection[Key]) -> bool:
         """True where this one's model is wanted otherwise, and does not serve so yet."""
-        others = [other for other in wanted if other[0] == key[0] and other != key]
+        others = [other for other in wanted if other[0] == key[0] and other in self._held]
         return any(not self._held[other].is_serving for other in others)
 
     async def drain(self, stop: asyncio.Event) -> bool:
