@@ -266,9 +266,12 @@ class ModelRouter:
         self._stays(request, now, math.inf)
 
     def idle_agents(self) -> list[tuple[Agent, int]]:
-        """Serving agents that have nothing to do, and how many items of the async class each may take."""
+        """Serving agents that have nothing to do, and how many items of the async class each may take.
+
+        Those of other zones only where this one has none: what can wait does not cross.
+        """
         found = []
-        for agent in self._agents:
+        for agent in [one for one in self._agents if not one.view.is_far] or self._agents:
             view = agent.view
             if view.in_service or view.waiting or view.standby or view.terminates_at < math.inf:
                 continue

@@ -121,6 +121,13 @@ def test_a_request_stays_in_its_zone_while_it_is_in_time_there(
     assert got == [by]
 
 
+@pytest.mark.parametrize(("agents", "idle"), [((NEAR, FAR), ["0-near"]), ((BUSY, FAR), []), ((FAR,), ["1-far"])])
+def test_what_can_wait_crosses_only_where_its_zone_has_no_instance(
+    agents: Sequence[FakeAgent], idle: list[str]
+) -> None:
+    assert [one.view.instance for one, _room in router_of(agents, FakeCalls()).idle_agents()] == idle
+
+
 def test_what_was_lost_with_its_server_goes_to_another_zone_first() -> None:
     near, far = agent("0-near"), agent("1-far", waiting=8)
     router = router_of([near, far], FakeCalls())
