@@ -80,7 +80,7 @@ class Sharer:
         """True where it may share such an instance: it fits, and what happens when that is lost is covered.
 
         Requests of unlike sizes have no time that neighbours could be told. By what it sustains, a type with CPU
-        credits costs more than one without (docs/decisions/0058-shared-on-steady-types.md).
+        credits costs more than one without (docs/decisions/0044-shared-instances.md).
         """
         kind = offering.instance_type
         is_even = kind.credits is None and self.model.sizes is None
