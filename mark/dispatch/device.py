@@ -26,13 +26,6 @@ TENANT_FIELDS = {
     "head": "i8",  # place in its ring of the oldest request it holds
     "objective_s": "f8",  # a request is due so long after its arrival
 }
-SHARE_FIELDS = {
-    "share_rps": "f8",  # requests/s that the tenant takes before the model's own instances are asked
-    "share_left": "f8",  # of these, how many at once now
-    "share_at": "f8",  # when that was counted last
-}
-SHARE_S = 10.0
-"""A tenant may take the requests of so long at once, beside one batch."""
 Queue = Any
 """Rings of arrival times: an array of shape (rows, capacity), or a list of lists."""
 Ring = Any
@@ -183,14 +176,6 @@ def stays_late(finish_at: float, lambda_at: float, deadline_at: float) -> bool:
     Only one that makes nobody else late may; an environment of Lambda is warmed for the next one.
     """
     return lambda_at > deadline_at and finish_at <= lambda_at
-
-
-def has_share(now: float, server: Server) -> bool:
-    """True where the tenant may take one more of the requests that were planned for it. It has SHARE_FIELDS."""
-    most = SHARE_S * server.share_rps + server.max_batch
-    server.share_left = min(most, server.share_left + server.share_rps * (now - server.share_at))
-    server.share_at = now
-    return bool(server.share_left >= 1.0)
 
 
 def is_idle(tenants: Rows, servers: Servers) -> bool:

@@ -85,3 +85,5 @@ class Peer:
     zone: str = ""
     #: SHA-256 of the certificate that the port shows, in hex; empty where it takes requests without TLS.
     certificate: str = ""
+    #: Requests/s that come in there lately, of the models that share instances.
+    loads: tuple[tuple[str, float], ...] = ()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -16,13 +16,14 @@ from mark.dispatch import hung as rules
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
-from mark.domain.member import MemberState
+from mark.domain.member import MemberState, Peer
 from mark.ports import BackendGone, InferReply, InferRequest
 from mark.service_spec import ServiceSpec
 from mark.serving.agent.device import Device
 from mark.serving.agent.process import EXIT_DRAINED, serve_host
 from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.gateway.config import GatewayConfig
+from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.server import serve_gateway
@@ -303,6 +304,33 @@ def test_a_store_that_has_lost_what_an_instance_is_to_hold_takes_no_model_away()
             await until(lambda: truth(service.state("two") is None))
             assert await service.ask("one") == 200
             assert len(service.backends["one"]) == 1, "it was never taken away"
+
+    run(test())
+
+
+def test_a_gateways_part_of_a_share_goes_by_the_loads_that_all_announce(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+    monkeypatch.setattr(AgentView, "give_share", lambda _view, share_rps, _now: told.append(share_rps))
+
+    async def test() -> None:
+        async with shared() as service:
+            peers = service.store.peers
+            service.place("one", share_rps=6.0)
+            await until(lambda: truth(told[-1:] == pytest.approx([6.0])))
+            other = Peer(name="g2", host="127.0.0.1", port=service.port)
+            peers["g2"] = replace(other, loads=(("one", 100.0),))
+            await until(lambda: truth(0.0 < told[-1] < 0.1))
+            peers["g2"] = other
+            await until(lambda: truth(told[-1] == pytest.approx(3.0)))
+
+            async def has_load() -> bool:
+                await service.ask("one")
+                (load,) = peers["g1"].loads
+                return load[1] > 0.0 and told[-1] == pytest.approx(3.0 + load[1] / 2.0)
+
+            await until(has_load)
+            await service.store.leave_gateways("g2")
+            await until(lambda: truth(told[-1] == pytest.approx(6.0)))
 
     run(test())
 

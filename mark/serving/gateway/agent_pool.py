@@ -12,11 +12,12 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from mark.dispatch.batcher import places_after
-from mark.domain.member import Member, MemberState
+from mark.dispatch.device_share import part_of_share
+from mark.domain.member import Member, MemberState, Peer
 from mark.domain.models.versions import ModelVersions
 from mark.protocols.frames import (
     Begin,
@@ -395,7 +396,7 @@ class AgentConnections:
         self._versions = {name: VersionRouters(router) for name, router in routers.items()}
         self._tls = any_certificate()
         self._members: dict[str, Member] = {}
-        self._gateways = 1
+        self._loads: Sequence[Mapping[str, float]] = ({},)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.open: dict[str, AgentConnection] = {}
 
@@ -420,16 +421,26 @@ class AgentConnections:
         for name, router in self._routers.items():
             router.set_members({member.instance: member for member in ready if member.model == name})
 
-    def set_gateways(self, count: int) -> None:
-        """Divide the shares of tenants among so many gateways."""
-        self._gateways = count
+    def measure_loads(self, now: float) -> tuple[tuple[str, float], ...]:
+        """Requests/s that come in here lately, of each model that shares instances."""
+        models = sorted(
+            {member.model for member in self._members.values() if member.is_tenant} & set(self._routers)
+        )
+        return tuple((model, round(self._routers[model].tally.measure_rps(now), 3)) for model in models)
+
+    def set_gateways(self, up: Sequence[Peer]) -> None:
+        """Divide the shares of tenants among the gateways that are up, this one first, by their loads."""
+        self._loads = [dict(peer.loads) for peer in up]
         self._give_shares()
 
     def _give_shares(self) -> None:
+        now = time.monotonic()
         for name, connection in self.open.items():
             member = self._members.get(name)
             if member is not None and member.share_rps is not None:
-                connection.view.give_share(member.share_rps / self._gateways)
+                loads = [one.get(member.model, 0.0) for one in self._loads]
+                part_rps = part_of_share(member.share_rps, loads[0], sum(loads), len(loads))
+                connection.view.give_share(part_rps, now)
 
     def set_versions(self, versions: ModelVersions) -> None:
         """Route a model's requests by these versions, and move each of its agents to the router of its own."""

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from mark.dispatch.bouncer import predicted_finish_at
+from mark.dispatch.device_share import has_share
 from mark.dispatch.routing import alone_s, sized_finish_at
 from mark.protocols.frames import State
 from mark.serving.queue_estimate import QueueEstimate
@@ -21,7 +22,7 @@ class AgentView(QueueEstimate):
     """One agent as the gateway sees it; times are the loop's. `current` is the weighted rule's running credit.
 
     profile_s: what its offering's profile says of 0, 1, 2, ... items, the first of which is not used. `is_shared`:
-    it is one of several on its instance, and `share_rps` its share at this gateway (`dispatch/device.py`).
+    it is one of several on its instance, and `share_rps` its share at this gateway (`dispatch/device_share.py`).
     `is_far`: it stands in another zone than this gateway.
     """
 
@@ -51,8 +52,10 @@ class AgentView(QueueEstimate):
         self.is_shared = self.is_far = False
         self.share_rps, self.share_left, self.share_at = 0.0, math.inf, 0.0
 
-    def give_share(self, share_rps: float) -> None:
+    def give_share(self, share_rps: float, now: float) -> None:
         """Let it take so many requests/s of this gateway's before the model's own instances are asked."""
+        if self.share_rps:
+            has_share(now, self)  # what it may take so far, at the share that it had
         self.is_shared, self.share_rps = True, share_rps
         if share_rps == 0.0:
             self.share_left = 0.0

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
@@ -119,6 +120,12 @@ class Peers:
         """Peers that are up."""
         return sum(other.is_up for other in self._others.values())
 
+    @property
+    def up(self) -> list[Peer]:
+        """The gateways that are up as they announced themselves last, this one first."""
+        others = [other.peer for other in self._others.values() if other.is_up]
+        return others if self._me is None else [self._me, *others]
+
     def owner(self, request_id: bytes) -> PeerGateway | None:
         """The owner of an id; None for this gateway itself."""
         slots = self._slots
@@ -132,15 +139,17 @@ class Peers:
             await asyncio.gather(*self._probes)
             await asyncio.sleep(2 * PEERS_S)
 
-    async def follow(self, link: GatewayLink) -> None:
-        """Announce this gateway again, and read the peers. Errors: RetryLater."""
+    async def follow(self, link: GatewayLink, loads: tuple[tuple[str, float], ...] = ()) -> None:
+        """Announce this gateway again, with its load by model, and read the peers. Errors: RetryLater."""
         if self._me is None or self._left:
             return
+        self._me = replace(self._me, loads=loads)
         listed = {peer.name: peer for peer in await link.announce_gateway(self._me) if peer != self._me}
         for name, peer in listed.items():
             if name not in self._others:
                 self._others[name] = PeerGateway(peer)
                 self._probe(self._others[name])
+            self._others[name].peer = peer
         for name, other in tuple(self._others.items()):
             other.unlisted = 0 if name in listed else other.unlisted + 1
             if other.unlisted > 1:  # once may be a store that lost all and gets it back at once
@@ -211,5 +220,4 @@ class Peers:
             for slot in range(SLOTS)
         ]  # fmt: skip
         if self._changed is not None and me is not None:
-            there = (me, *(other.peer for other in self._others.values() if other.is_up))
-            self._changed({peer.name: peer.zone for peer in there})
+            self._changed({peer.name: peer.zone for peer in self.up})

@@ -140,7 +140,7 @@ class Gateway:
 
     def _share_agents(self, gateways: Mapping[str, str]) -> None:
         self.clients.set_gateways(len(gateways), time.monotonic())
-        self.agents.set_gateways(len(gateways))
+        self.agents.set_gateways(self.peers.up)
         for router in self.routers.values():
             router.set_gateways(self.peers.name, gateways)
 

@@ -122,7 +122,7 @@ class StoreSync:
             loop.create_task(self._repeat(follow.look, lambda: MEMBERS_S)),
             loop.create_task(self._repeat(lambda: self._follow_versions(link), lambda: VERSIONS_S)),
             loop.create_task(self._repeat(lambda: self._follow_clock(link), lambda: CLOCK_S)),
-            loop.create_task(self._repeat(lambda: peers.follow(link), lambda: PEERS_S)),
+            loop.create_task(self._repeat(lambda: self._follow_peers(link, agents, peers), lambda: PEERS_S)),
             loop.create_task(self._repeat(peers.probe, lambda: PROBE_S)),
             loop.create_task(self._repeat(lambda: self._follow_warmed(link), lambda: WARMED_S)),
             loop.create_task(self._repeat(lambda: self._follow_budget(link), lambda: BUDGET_S)),
@@ -166,6 +166,11 @@ class StoreSync:
                 self.roll_window(time.monotonic())
             self._anchor = anchor
             self.roll_window(time.monotonic())
+
+    @staticmethod
+    async def _follow_peers(link: GatewayLink, agents: AgentConnections, peers: Peers) -> None:
+        await peers.follow(link, agents.measure_loads(time.monotonic()))
+        agents.set_gateways(peers.up)
 
     async def _follow_warmed(self, link: GatewayLink) -> None:
         for warmed in await link.warmed():

@@ -19,7 +19,18 @@ from typing import Any, NamedTuple, cast
 import numba
 from numba.extending import intrinsic, register_jitable
 
-from mark.dispatch import batcher, bouncer, device, objective, overflow, qos, qos_policy, routing, slackfit
+from mark.dispatch import (
+    batcher,
+    bouncer,
+    device,
+    device_share,
+    objective,
+    overflow,
+    qos,
+    qos_policy,
+    routing,
+    slackfit,
+)
 from mark.dispatch import credits as credit_rules
 from mark.dispatch.central import assignment, kairos, learned
 from mark.dispatch.central import decisions as central_decisions
@@ -43,7 +54,19 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 """Inlined into one function, arrays are handed on without counting references, which took most of the time."""
 _CALLED: dict[str, Any] = {**_OPTIONS, "forceinline": False}
 """Of the learned scheduler: its layers take far longer than a call, and minutes to compile at each place."""
-_DECISIONS = (bouncer, batcher, credit_rules, device, objective, overflow, qos, qos_policy, routing, slackfit)
+_DECISIONS = (
+    bouncer,
+    batcher,
+    credit_rules,
+    device,
+    device_share,
+    objective,
+    overflow,
+    qos,
+    qos_policy,
+    routing,
+    slackfit,
+)
 _ENGINE = (*_DECISIONS, kernel_tally, kernel_lambda, kernel, kernel_deadlines)
 _CENTRAL = (assignment, kairos, learned, central_decisions)
 

@@ -23,7 +23,8 @@ import numpy as np
 from mark.dispatch.batcher import batch_size, fits, places_after, places_ahead, places_left
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.credits import earned, slowed_s
-from mark.dispatch.device import SHARE_FIELDS, TENANT_FIELDS
+from mark.dispatch.device import TENANT_FIELDS
+from mark.dispatch.device_share import SHARE_FIELDS
 from mark.dispatch.overflow import (
     SHED,
     TO_LAMBDA,

@@ -14,7 +14,6 @@ import numpy as np
 
 from mark.dispatch.bouncer import deviating_finish_at, stays
 from mark.dispatch.device import (
-    has_share,
     is_idle,
     keeps_promises,
     likely_finish_at,
@@ -23,6 +22,7 @@ from mark.dispatch.device import (
     shared_finish_at,
     stays_late,
 )
+from mark.dispatch.device_share import has_share
 from mark.dispatch.overflow import SHED, after_bounce, believed_warm, lambda_finish_at
 from mark.dispatch.routing import NONE, OVERDUE_SHARE, least_outstanding, weighted
 from mark.simulator.engine.kernel import (

@@ -44,7 +44,7 @@ def agent(name: str, *, waiting: int = 0, share_rps: float | None = None) -> Fak
     view.accepting, view.max_batch, view.single_s, view.full_batch_s = True, 4, 0.002, 0.005
     view.waiting, view.is_far = waiting, name.endswith("far")
     if share_rps is not None:
-        view.give_share(share_rps)
+        view.give_share(share_rps, NOW)
         view.share_at, view.share_left = NOW, 1.0 if share_rps else 0.0
     return FakeAgent(view)
 

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from mark.dispatch.device_share import recent_rps
 from mark.domain.demand import WINDOW_S
 from mark.domain.load.size_window import add_sizes, size_bin
 from mark.domain.load.traffic import (
@@ -101,10 +102,11 @@ class Tally:
     """
 
     __slots__ = (
-        "_opened", "_since", "_window_began", "accuracy_known", "accuracy_sum", "arrivals", "billed", "by", "cold",
-        "crossed", "cut_short", "deduplicated", "failed", "failures", "first_byte_sum_s", "first_bytes",
-        "forwarded", "gib_s", "invocations", "late", "latencies", "latency_sum_s", "left", "model_errors",
-        "recent", "redispatched", "rejected", "shared", "shed", "sizes", "variants", "versions", "window_count",
+        "_closed", "_measured", "_opened", "_since", "_window_began", "accuracy_known", "accuracy_sum", "arrivals",
+        "billed", "by", "cold", "crossed", "cut_short", "deduplicated", "failed", "failures", "first_byte_sum_s",
+        "first_bytes", "forwarded", "gib_s", "invocations", "late", "latencies", "latency_sum_s", "left",
+        "model_errors", "recent", "redispatched", "rejected", "shared", "shed", "sizes", "variants", "versions",
+        "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -118,6 +120,9 @@ class Tally:
         self.invocations = self.cold = self.forwarded = 0
         self.left = self.cut_short = 0
         self.window_count = 0
+        #: arrivals of earlier windows; of all, how many and when its load was measured last, and that
+        self._closed = 0
+        self._measured = (0, -math.inf, 0.0)
         self.sizes: dict[int, int] = {}
         self._opened: deque[tuple[float, int]] = deque(maxlen=WINDOWS_KNOWN)
         self.latencies: dict[int, int] = {}
@@ -218,7 +223,17 @@ class Tally:
         """Assign the arrivals counted so far to that window."""
         if self.window_count:
             self.arrivals[window] += self.window_count
+            self._closed += self.window_count
             self.window_count = 0
+
+    def measure_rps(self, now: float) -> float:
+        """Its load lately, requests/s, from one call to the next. now: the loop's clock."""
+        count, at, rps = self._measured
+        arrived = self._closed + self.window_count
+        if now > at:
+            rps = recent_rps(rps, max(0, arrived - count), now - at)
+            self._measured = arrived, now, rps
+        return rps
 
     def traffic(
         self, model: str, *, in_flight: int, warm: int, clients: tuple[ClientTraffic, ...] = (), zone: str = ""
