@@ -1,4 +1,4 @@
-"""A tenant's share of a shared instance: what it takes there first, and the part of each gateway.
+"""A tenant's share of a shared instance: what it takes there first, what spares its own fleet, gateways' parts.
 
 The share is a token bucket. Several gateways each keep one for their part of it, by the loads that all of them
 announce: nobody is asked while a request waits.
@@ -29,8 +29,17 @@ def has_share(now: float, server: Server) -> bool:
     return bool(server.share_left >= 1.0)
 
 
+def spares_own(in_share: bool, has_backup: bool) -> bool:
+    """True where a request that a shared instance answers in time is no load of the model's own fleet.
+
+    in_share: of the tenant's share. Beyond that neighbours may need the device, and without Lambda as a backup
+    nothing but the model's own fleet would answer then.
+    """
+    return in_share or has_backup
+
+
 def part_of_share(share_rps: float, load_rps: float, all_rps: float, gateways: int) -> float:
-    """A gateway's part of a share, requests/s: its load and an even part of what is left, or by load of too little.
+    """A gateway's part of a share, requests/s: its load and an even part of the rest, or by load where it is less.
 
     all_rps: load of all `gateways`. Each has one request in SHARE_S more, so that where a load begins there is a
     part. All parts add up to the share.

@@ -160,7 +160,7 @@ def serving(live: Rig) -> dict[str, set[str]]:
 
 
 def shared(live: Rig, *states: str) -> dict[str, Any]:
-    """The shared instance; a busy machine may have the SLO monitor rent a model one of its own beside it."""
+    """The shared instance; what a model fails or takes beyond its share may get it one of its own, too."""
     (row,) = (one for one in live.instances(*states) if one["tags"]["mark:model"] == SHARED)
     return row
 

@@ -157,7 +157,7 @@ class AgentConnection(FrameLink):
         )
         self._sent = id_
         request.is_forced = forced
-        if self.view.share_rps and not forced:
+        if self.view.share_rps and not forced and self.router.spares_own(self.view, request, now):
             self.router.tally.took_shared(request)
         self.in_flight[id_] = request
         request.sent_to, request.sent_as = self, id_
@@ -298,7 +298,8 @@ class AgentConnection(FrameLink):
         view.answered(now, view.full_batch_s, size)
         if request is not None:
             del self.in_flight[frame.id]
-            if request.is_forced and view.share_rps and now <= request.deadline_at:
+            is_late = now > request.deadline_at
+            if request.is_forced and view.share_rps and not is_late and self.router.spares_own(view, request, now):
                 self.router.tally.took_shared(request)
             if view.is_far:
                 self.router.tally.crossed += 1

@@ -21,7 +21,7 @@ from typing import Concatenate, ParamSpec
 from mark.dispatch.backlog import idle_room
 from mark.dispatch.bouncer import stays
 from mark.dispatch.client_limits import may_wait
-from mark.dispatch.device_share import has_share
+from mark.dispatch.device_share import has_share, spares_own
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce, comes_before_crossing, warm_for_all
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
@@ -243,7 +243,7 @@ class ModelRouter:
             if self.crosses:
                 self._offer_by_zone(request, now)
                 return
-            agent = self._choose(now, request.size)
+            agent = self._choose(request, now)
             if agent is None:
                 self.bounced(request, now)
             else:
@@ -413,6 +413,7 @@ class ModelRouter:
             (self.expire if loss is None else self.time_out)(request)  # one failure, however it came
         else:
             self.tally.redispatched += 1
+            request.in_share = False
             if self.held is not None and self.held.put_back(request, now):
                 return
             if now > request.deadline_at or lambda_refused:
@@ -580,28 +581,34 @@ class ModelRouter:
         self.tally.says_failed(f"internal error: {type(error).__name__}: {error}")
         self.fail(request, status, text)
 
-    def _choose(self, now: float, size: int) -> Agent | None:
+    def _choose(self, request: InferenceRequest, now: float) -> Agent | None:
         """The agent that a new request is sent to: on a shared instance within its share, else one of its own."""
-        view = self.view
+        view, size = self.view, request.size
         if not view.shared:
             return self._route(now, size, view.rows)
         shared = self._route(now, size, view.shared)
-        if shared is not None and self._takes_share(shared, now):
+        if shared is not None and self._takes_share(shared.view, request, now):
             return shared
         return self._route(now, size, view.own) or shared
 
     def takes_share(self, request: InferenceRequest, now: float) -> bool:
         """True where a shared instance may take one more of its share, which is counted as if it took this one."""
         shared = self._route(now, request.size, self.view.shared)
-        return shared is not None and self._takes_share(shared, now)
+        return shared is not None and self._takes_share(shared.view, request, now)
 
     @staticmethod
-    def _takes_share(agent: Agent, now: float) -> bool:
+    def _takes_share(view: AgentView, request: InferenceRequest, now: float) -> bool:
         """True where a shared instance may take one more of its share, which is counted."""
-        if not has_share(now, agent.view):
-            return False
-        agent.view.share_left -= 1.0
-        return True
+        request.in_share = has_share(now, view)
+        if request.in_share:
+            view.share_left -= 1.0
+        return request.in_share
+
+    def spares_own(self, view: AgentView, request: InferenceRequest, now: float) -> bool:
+        """True where what a shared instance takes is no load of the model's own fleet; its share is counted."""
+        has_backup = self.overflow is not None
+        in_share = request.in_share or (not has_backup and self._takes_share(view, request, now))
+        return spares_own(in_share, has_backup)
 
     def _offer_by_zone(self, request: InferenceRequest, now: float) -> None:
         """Offer a request to the agents of this zone while they are in time, then as `_choose` does.
@@ -611,19 +618,19 @@ class ModelRouter:
         """
         view, agent = self.view, None
         if request.losses:
-            agent = self._in_time(request, now, view.far_own) or self._choose(now, request.size)
+            agent = self._in_time(request, now, view.far_own) or self._choose(request, now)
             if agent is not None:
                 agent.send(request, now, forced=False)
                 return
         if len(view.near_shared) < len(view.shared):
             agent = self._in_time(request, now, view.near_shared)
-            agent = agent if agent is not None and self._takes_share(agent, now) else None
+            agent = agent if agent is not None and self._takes_share(agent.view, request, now) else None
         if agent is None and self._lambda_first:
             agent = self._in_time(request, now, view.near_own)
             if agent is None and self._calls_in_time(request, now):
                 return
         shared = self._route(now, request.size, view.shared) if agent is None else None
-        if shared is not None and self._takes_share(shared, now):
+        if shared is not None and self._takes_share(shared.view, request, now):
             agent = shared
         if agent is None:
             agent = (

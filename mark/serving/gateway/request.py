@@ -80,8 +80,8 @@ class InferenceRequest(HttpExchange):
 
     __slots__ = (
         "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "failed_by",
-        "header_length", "idempotency", "is_forced", "is_shared", "losses", "path", "request_id", "sent_as",
-        "sent_to", "shape", "size", "trace", "traceparent", "variant", "version",
+        "header_length", "idempotency", "in_share", "is_forced", "is_shared", "losses", "path", "request_id",
+        "sent_as", "sent_to", "shape", "size", "trace", "traceparent", "variant", "version",
     )  # fmt: skip
 
     arrived_at: float
@@ -117,6 +117,8 @@ class InferenceRequest(HttpExchange):
     #: it was sent there although it will be late
     is_forced: bool
     is_shared: bool
+    #: it was sent to a shared instance as a part of the model's share there
+    in_share: bool
     #: servers that were lost with it
     losses: tuple[Loss, ...]
     #: version whose answer was an error that its client did not get
@@ -141,7 +143,7 @@ class InferenceRequest(HttpExchange):
         self.idempotency = self.client = self.trace = None
         self.losses = ()
         self.sent_to, self.sent_as = None, 0
-        self.is_forced = self.is_shared = False
+        self.is_forced = self.is_shared = self.in_share = False
 
     @property
     def is_unasked(self) -> bool:

@@ -22,7 +22,7 @@ from mark.dispatch.device import (
     shared_finish_at,
     stays_late,
 )
-from mark.dispatch.device_share import has_share
+from mark.dispatch.device_share import has_share, spares_own
 from mark.dispatch.overflow import SHED, after_bounce, believed_warm, lambda_finish_at
 from mark.dispatch.routing import NONE, OVERDUE_SHARE, least_outstanding, weighted
 from mark.simulator.engine.kernel import (
@@ -198,7 +198,7 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
         outcome = _offer(now, arrived_at, deadline_at, own, False, rules, fleet, devices, models)
         if outcome != BOUNCED and shared.size and not rules.overflows and arrived_at == now:
             row = _least_finish(now, deadline_at, shared, fleet, devices)
-            if row != NONE and _had_share(now, deadline_at, row, rules, fleet, devices):
+            if row != NONE and _spares_own(now, deadline_at, row, rules, fleet, devices):
                 models.seconds[model][second_of(arrived_at, rules)].spared += 1
     if outcome == BOUNCED and shared.size:
         outcome = _offer(now, arrived_at, deadline_at, shared, False, rules, fleet, devices, models)
@@ -308,33 +308,25 @@ def _offer(
         return BOUNCED
     if in_share:
         server.share_left -= 1.0
-    return _enqueue_or_shed(row, now, arrived_at, finish_at, in_share or rules.overflows, fleet, devices, models)
+    is_planned = spares_own(in_share, rules.overflows)
+    return _enqueue_or_shed(row, now, arrived_at, finish_at, is_planned, fleet, devices, models)
 
 
-def _had_share(now: float, deadline_at: float, row: int, rules: Record, fleet: Fleet, devices: Devices) -> bool:
-    """True where a request of the tenant's share is probably in time, though its device did not promise it.
+def _spares_own(now: float, deadline_at: float, row: int, rules: Record, fleet: Fleet, devices: Devices) -> bool:
+    """True where a shared instance that did not admit a request probably is in time, and is to take such ones.
 
-    It is counted as if the tenant took it.
+    What is of the share is counted as if the tenant took it.
     """
     server = fleet.servers[row]
-    if not server.shared or not has_share(now / rules.speed, server):  # of real seconds
+    in_share = server.shared and not rules.overflows and has_share(now / rules.speed, server)  # of real seconds
+    if not server.shared or not spares_own(in_share, rules.overflows):
         return False
     tenants = _working(row, fleet, devices)
     if deadline_at < likely_finish_at(now, row, deadline_at, tenants, fleet.servers, fleet.queue):
         return False
-    server.share_left -= 1.0
+    if in_share:
+        server.share_left -= 1.0
     return True
-
-
-def _is_planned(now: float, deadline_at: float, row: int, rules: Record, fleet: Fleet, devices: Devices) -> bool:
-    """True where a shared instance that a request is forced on probably answers in time, and was to take it.
-
-    With Lambda as a backup it may take more than its share.
-    """
-    if not rules.overflows:
-        return _had_share(now, deadline_at, row, rules, fleet, devices)
-    tenants = _working(row, fleet, devices)
-    return bool(deadline_at >= likely_finish_at(now, row, deadline_at, tenants, fleet.servers, fleet.queue))
 
 
 def _route(now: float, deadline_at: float, rows: Ints, rules: Record, fleet: Fleet, devices: Devices) -> int:
@@ -405,7 +397,7 @@ def _bounce(
         shed(arrived_at, rules, tally)
         return TAKEN
     # what a shared instance cannot answer in time is load for the model's own fleet to come
-    is_planned = row != NONE and _is_planned(now, deadline_at, row, rules, fleet, devices)
+    is_planned = row != NONE and _spares_own(now, deadline_at, row, rules, fleet, devices)
     return _enqueue_or_shed(row, now, arrived_at, finish_at, is_planned, fleet, devices, models)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from mark.dispatch.device_share import has_share
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter
@@ -64,12 +65,12 @@ class FakeCalls:
         self.called += 1
 
 
-def router_of(agents: Sequence[FakeAgent], calls: FakeCalls, *, crossing_usd: float = 0.0) -> ModelRouter:
+def router_of(agents: Sequence[FakeAgent], calls: FakeCalls | None, *, crossing_usd: float = 0.0) -> ModelRouter:
     unexpected = UnexpectedErrors(logging.getLogger("test"))
-    model = served(latency_s=SLO_S, overflow=LAMBDA)
+    model = served(latency_s=SLO_S, overflow=None if calls is None else LAMBDA)
     made = ModelRouter(
         replace(model, crossing_usd=crossing_usd),
-        overflow=cast("LambdaCalls", calls),
+        overflow=cast("LambdaCalls | None", calls),
         idempotency=IdempotencyCache(unexpected),
         unexpected=unexpected,
     )
@@ -154,6 +155,29 @@ def test_what_a_shared_instance_bounces_goes_to_the_models_own_in_the_zone() -> 
     assert shared.got == [False]
     router.bounced_near(request, NOW, was_shared=True)
     assert (near.got, far.got, calls.called) == ([False], [], 0)
+
+
+@pytest.mark.parametrize("calls", [FakeCalls(), None])
+@pytest.mark.parametrize("own", [(), (agent("0-near"),)])
+def test_without_lambda_what_is_beyond_its_share_is_load_of_the_models_own_fleet(
+    calls: FakeCalls | None, own: tuple[FakeAgent, ...]
+) -> None:
+    """It is the same whether the shared instance is the only one, which needs no choice, or not."""
+    shared = agent("s-near", share_rps=5.0)
+    router = router_of([shared, *own], calls)
+    first, second = ask(router), ask(router)
+    assert shared.got == [False] * (2 - len(own))
+    found = [router.spares_own(shared.view, one, NOW) for one in (first, second)]
+    assert found == [True, calls is not None]
+    assert shared.view.share_left == (0.0 if calls is None or own else 1.0)
+    assert router.spares_own(shared.view, first, NOW), "what comes again is of the share that it had"
+
+
+def test_a_change_of_a_share_leaves_what_was_saved_up() -> None:
+    view = agent("s-near", share_rps=5.0).view
+    view.give_share(1.0, NOW + 1.0)
+    assert has_share(NOW + 1.0, view)
+    assert view.share_left == 1.0 + 5.0
 
 
 def test_what_a_candidate_takes_off_a_shared_instance_counts_as_taken_by_it() -> None:
