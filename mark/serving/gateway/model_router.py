@@ -606,6 +606,8 @@ class ModelRouter:
 
     def spares_own(self, view: AgentView, request: InferenceRequest, now: float) -> bool:
         """True where what a shared instance takes is no load of the model's own fleet; its share is counted."""
+        if not _is_load(request):
+            return False
         has_backup = self.overflow is not None
         in_share = request.in_share or (not has_backup and self._takes_share(view, request, now))
         return spares_own(in_share, has_backup)

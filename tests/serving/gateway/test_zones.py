@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -20,6 +21,7 @@ from tests.serving.harness import LAMBDA, served
 
 if TYPE_CHECKING:
     from mark.serving.gateway.agent import Agent
+    from mark.serving.gateway.held_use import HeldUse
     from mark.serving.gateway.lambda_overflow import LambdaCalls
     from mark.serving.http.connection import HttpConnection
 
@@ -171,6 +173,8 @@ def test_without_lambda_what_is_beyond_its_share_is_load_of_the_models_own_fleet
     assert found == [True, calls is not None]
     assert shared.view.share_left == (0.0 if calls is None or own else 1.0)
     assert router.spares_own(shared.view, first, NOW), "what comes again is of the share that it had"
+    first.client = cast("HeldUse", SimpleNamespace(is_load=False))
+    assert not router.spares_own(shared.view, first, NOW), "what idle capacity takes of the async class is no load"
 
 
 def test_a_change_of_a_share_leaves_what_was_saved_up() -> None:
