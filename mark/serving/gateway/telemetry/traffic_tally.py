@@ -201,7 +201,10 @@ class Tally:
 
     def _window_at(self, arrived_at: float) -> int | None:
         """The window that ran at that instant of the loop's clock; None where it is long ago."""
-        return next((number for at, number in reversed(self._opened) if at <= arrived_at), None)
+        for at, number in reversed(self._opened):  # on the hot path, where a generator takes longer
+            if at <= arrived_at:
+                return number
+        return None
 
     def says_failed(self, text: str) -> None:
         """Keep what a failure said, among the latest kinds."""
