@@ -250,3 +250,15 @@ def test_what_is_paid_for_draws_models_as_far_as_it_goes(owned: Commitments, rps
     sharers = [sharer("a"), sharer("b")]
     found = share_instances(sharers, [load(*[rps / 2] * 60)] * 2, owned=owned)
     assert [host.offering.partition(":")[0] for host in found.hosts] == kinds
+
+
+@given(rates=st.lists(st.floats(0.0, 50.0), min_size=1, max_size=20), more=st.floats(1.0, 3.0))
+def test_a_model_costs_alone_no_more_than_by_any_one_means_and_no_less_for_more_load(
+    rates: list[float], more: float
+) -> None:
+    load_rps, calls = np.array(rates), lambda_offering(latency_s=0.2)
+    usd = usd_per_hour_alone(sharer("a", overflow=calls), load_rps)
+    assert usd <= usd_per_hour_alone(sharer("a", overflow=None), load_rps)
+    assert usd <= usd_per_hour_alone(sharer("a", offerings=(XLARGE,), overflow=calls), load_rps)
+    assert usd <= usd_per_hour_alone(sharer("a", offerings=(), overflow=calls), load_rps) * (1.0 + 1e-9)
+    assert usd <= usd_per_hour_alone(sharer("a", overflow=calls), more * load_rps) * (1.0 + 1e-6)

@@ -1,9 +1,9 @@
 """Sharing: the gain of each model of a service by shared instances, from its load to the planner's words.
 
 A model is expected to have the load that it had a day before, for the hours that a decision is for; a model that
-is younger, what it had in its last hours. Capacity up to a level saves what Lambda would cost for the requests
-below it, or what a fleet of the model's own would, whichever is less: that is what the model does without
-sharing. Who shares gets smaller batches than on an instance of its own, because a neighbour waits for them.
+is younger, what it had in its last hours. Capacity up to a level saves its part of what the model costs without
+sharing, by instances of its own, Lambda, or both (`planner/mixed_cost.py`). Who shares gets smaller batches than
+on an instance of its own, because a neighbour waits for them.
 
 A model that Lambda cannot answer in time has nobody to answer what shared instances do not: it shares on-demand
 instances only, and is expected to have more load where the last hour had more than that of a day before. Capacity
@@ -30,6 +30,7 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering, as_tenant
 from mark.domain.placement import Host, Tenant
 from mark.domain.service_cap import Takes, takes_of
+from mark.planner.mixed_cost import mixed_usd_per_hour
 from mark.planner.shared.cap_division import CapStep
 from mark.planner.shared.packing import Covered, Fit, HostType, Need, Packing, none_covered, pack
 
@@ -45,7 +46,7 @@ BLOCK_UNITS = 5
 MOST_BUSY = 0.6
 """Share of a shared device's time that is given away: the rest keeps waits short."""
 OWN_BUSY = 0.7
-"""The same of a fleet of the model's own, as far as its cost is guessed here."""
+"""The same of a fleet of the model's own without Lambda, as far as its cost is guessed here."""
 BATCH_SHARE = 0.25
 """Of the objective: a batch on a shared device takes no longer, so that neighbours find room behind it."""
 LOAD_S = 30.0
@@ -202,7 +203,10 @@ def saved_usd_per_hour(sharer: Sharer, rates: np.ndarray, levels: np.ndarray) ->
 
 
 def usd_per_hour_alone(sharer: Sharer, rates: np.ndarray) -> float:
-    """Cost of serving these rates, requests/s by block, without sharing: Lambda's or a fleet's, USD an hour."""
+    """Cost of serving these rates without sharing, USD an hour: by instances, by Lambda, or by both.
+
+    rates: requests/s by block.
+    """
     if not len(rates):
         return 0.0
     usual_rps = float(np.quantile(rates, sharer.slo.target))
@@ -211,7 +215,8 @@ def usd_per_hour_alone(sharer: Sharer, rates: np.ndarray) -> float:
         for item in sharer.offerings
     ]
     if sharer.overflow is not None and sharer.has_backup:
-        found.append(float(np.mean(rates)) * 3600.0 * sharer.overflow.usd_per_warm_request)
+        usd = sharer.overflow.usd_per_warm_request
+        found.append(mixed_usd_per_hour(sharer.offerings, sharer.slo, rates, usd))
     return min(found, default=0.0)
 
 

@@ -88,7 +88,7 @@ class ExpectedLoad:
     #: In its busiest minutes (BLOCK_UNITS), and when those begin, epoch seconds.
     peak_rps: float
     peak_at: float
-    #: What it costs where it shares nothing, by Lambda or a fleet of its own, whichever is less.
+    #: What it costs where it shares nothing, by instances of its own, Lambda, or both.
     usd_per_hour_alone: float
 
 
