@@ -18,7 +18,7 @@ from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.host_spec import TenantSpec
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import Market
+from mark.domain.offering import Market, Offering
 from mark.domain.orders import (
     Drain,
     Fact,
@@ -36,6 +36,7 @@ from tests.planner.builders import offering
 
 SLO = Slo(latency_s=0.6, target=0.98)
 ON_DEMAND = offering("c5.large", rps=20.0, usd_per_hour=0.085)
+GPU = offering("g5.xlarge", rps=20.0, usd_per_hour=1.0)
 MODELS = ("m0", "m1")
 
 
@@ -132,13 +133,17 @@ def controller(
     vcpus: float = math.inf,
     gib: float = 1.0,
     took: Callable[[Mapping[str, int]], None] = takes_alone,
+    offerings: tuple[Offering, ...] = (ON_DEMAND,),
 ) -> HostController:
-    """Of two models without Lambda. limits: the last one is in force. vcpus: what models leave of the quota."""
+    """Of two models without Lambda. limits: the last one is in force. vcpus: what models leave of the quota.
+
+    There is no quota for GPUs.
+    """
     decisions: list[PlacementDecision] = []
     return HostController(
         [
             Sharer(
-                model=ModelSpec(name=name, slo=SLO, memory_gib=gib), slo=SLO, offerings=(ON_DEMAND,), overflow=None
+                model=ModelSpec(name=name, slo=SLO, memory_gib=gib), slo=SLO, offerings=offerings, overflow=None
             )
             for name in MODELS
         ],
@@ -153,7 +158,10 @@ def controller(
         told=hosts.held,
         launches=launches,
         limit=lambda: limits[-1] if limits else SpendingLimit.NONE,
-        quotas=lambda: (VcpuQuota(family=STANDARD, market=Market.ON_DEMAND, vcpus=vcpus),),
+        quotas=lambda: (
+            VcpuQuota(family=STANDARD, market=Market.ON_DEMAND, vcpus=vcpus),
+            VcpuQuota(family="g", market=Market.ON_DEMAND, vcpus=0.0),
+        ),
         took=took,
     )
 
@@ -333,6 +341,22 @@ def test_an_instance_at_risk_serves_on_where_no_other_can_be_launched() -> None:
         cloud.facts.append(LaunchRefused(token="", offering=ON_DEMAND.name, count=1, cause=refused, at=now))
     assert hosts.loaded("i-0") == set(MODELS)
     assert [item.state for item in cloud.instances] == [InstanceState.READY]
+
+
+@pytest.mark.parametrize(("vcpus", "state"), [(math.inf, InstanceState.DRAINING), (3.0, InstanceState.READY)])
+def test_an_instance_at_risk_is_kept_for_its_own_quota_alone(vcpus: float, state: InstanceState) -> None:
+    """No other can be launched while it runs; that there is no quota for GPUs keeps nothing."""
+    cloud, hosts, load_rps = FakeCloud(), FakeHosts(), [1.5]
+    found = controller(cloud, hosts, load_rps=lambda _: load_rps[-1], vcpus=vcpus, offerings=(ON_DEMAND, GPU))
+    found.decide(0.0)
+    cloud.boot()
+    found.tick(5.0)
+    hosts.own = {*MODELS}
+    load_rps.append(500.0)
+    cloud.facts.append(RebalanceAdvised(instance="i-0", at=60.0))
+    for now in (60.0, 130.0, 60.0 + ON_DEMAND.boot_s + HAND_OVER_S, 500.0):
+        found.tick(now, was_lost=True)
+    assert [item.state for item in cloud.instances] == [state]
 
 
 def test_a_pause_ends_an_instance_at_risk_like_any_other() -> None:

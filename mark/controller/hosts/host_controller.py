@@ -255,11 +255,11 @@ class HostController:
         self._wanted = remaining(self._wanted, staying)
         limit = self._decided_under = self._limit()
         quotas = QuotaLimits(self._quotas() or (), self._offerings.values(), fleet.awake)
-        out = {name for name, until in self._refused_until.items() if until > now}
-        refused = tuple(sorted(out | {name for name in self._offerings if quotas.left(name) < 1}))
+        refused = {name for name, until in self._refused_until.items() if until > now}
         if limit is not SpendingLimit.NONE:
-            refused = tuple(sorted(self._offerings))
-        self._barred = frozenset(refused)
+            refused = {*self._offerings}
+        without_quota = {name for name in self._offerings if quotas.left(name) < 1}
+        self._barred = frozenset(refused | without_quota)
         sharers = () if limit is SpendingLimit.PAUSE else tuple(self._sharers.values())
         histories = [self._history(number, now, HISTORY_UNITS) for number in range(len(sharers))]
         packing = share_instances(
@@ -270,7 +270,7 @@ class HostController:
                 for item in staying.values()
                 if not item.at_risk
             ],
-            refused=refused,
+            refused=self._barred,
             owned=self._commitments(),
         )
         packing = within_quotas(self._within_cap(packing, histories), quotas)
@@ -283,13 +283,16 @@ class HostController:
         is_booting = any(name not in self._ready for name in self._wanted)
         kept = {host.name for host in there}
         placed_models = {tenant.model for host in there for tenant in host.placed}
-        lacks = limit is not SpendingLimit.PAUSE and (refused or len(there) < len(hosts))
-        surplus = tuple(
+        lacks = bool(refused) or len(there) < len(hosts)
+        held = {  # nothing can be launched in its place
             name
             for name, item in staying.items()
-            if name not in kept
-            and not (item.at_risk and lacks and not placed_models.issuperset(self._models_on(name)))
-        )
+            if item.at_risk
+            and limit is not SpendingLimit.PAUSE
+            and (lacks or item.offering in without_quota)
+            and not placed_models.issuperset(self._models_on(name))
+        }
+        surplus = tuple(name for name in staying if name not in kept | held)
         left = self._give_up(surplus, now) if surplus and not is_booting else surplus
         waits = (*self._refused_until.values(), *self._refused_in.values())
         soon = left or any(until > now for until in waits)
@@ -299,7 +302,8 @@ class HostController:
             PlacementDecision(
                 at=now,
                 fleet=fleet.instances,
-                refused=refused,
+                refused=tuple(sorted(refused)),
+                without_quota=tuple(sorted(without_quota)),
                 loads=loads,
                 hosts=hosts,
                 orders=tuple(self._ordered),

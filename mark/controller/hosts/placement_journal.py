@@ -57,7 +57,7 @@ class PlacementDecision:
     at: float
     #: The shared instances that were there.
     fleet: tuple[Instance, ...]
-    #: Offerings that were refused lately.
+    #: Offerings that were refused lately; all under a spending limit.
     refused: tuple[str, ...]
     #: Of all models.
     loads: tuple[ExpectedLoad, ...]
@@ -71,6 +71,8 @@ class PlacementDecision:
     next_at: float = 0.0
     #: The spending limit that it was made under.
     limit: SpendingLimit = SpendingLimit.NONE
+    #: Offerings of which the account's quotas leave none more.
+    without_quota: tuple[str, ...] = ()
 
     @property
     def gain_usd_per_hour(self) -> float:

@@ -250,7 +250,8 @@ def _step_text(found: Placements, step: PlacementStep) -> RenderableType:
     there = sum(item.stays for item in decision.fleet)
     lost = [f"{name} lost or about to be" for name, _ in step.lost]
     refused = [f"{name} refused" for name in decision.refused]
-    grid.add_row("saw", Text("; ".join([plural(there, "shared instance"), *lost, *refused])))
+    without = [f"no quota left for {name}" for name in decision.without_quota]
+    grid.add_row("saw", Text("; ".join([plural(there, "shared instance"), *lost, *refused, *without])))
     gain = "its changes gain" if step.before else "sharing gains"
     against = "leaving all as it is" if step.before else "sharing nothing"
     grid.add_row("gains", Text(f"{gain} {usd(decision.gain_usd_per_hour)} USD/h against {against}"))
@@ -355,8 +356,10 @@ class PlacementObject(TypedDict):
     minute: int
     #: What the changes save against leaving all as it is.
     gain_usd_per_hour: float
-    #: Offerings that were refused lately.
+    #: Offerings that were refused lately; all under a spending limit.
     refused: list[str]
+    #: Offerings of which the account's quotas leave none more.
+    without_quota: list[str]
     #: Shared instances that were lost, or are about to be.
     lost: list[str]
     shared: list[PlacedInstanceObject]
@@ -420,6 +423,7 @@ def placement_object(found: Placements, step: PlacementStep) -> PlacementObject:
         "minute": int(found.minute_of(step)),
         "gain_usd_per_hour": decision.gain_usd_per_hour,
         "refused": list(decision.refused),
+        "without_quota": list(decision.without_quota),
         "lost": [name for name, _ in step.lost],
         "shared": [
             {"instance": host.name, "busy_if_together": host.busy_if_together, **host_object(host)}
