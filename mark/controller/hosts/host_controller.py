@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mark.controller.at_risk import with_risks
 from mark.controller.hosts.placement_journal import Decided, PlacementDecision, PlacementJournal
@@ -87,6 +87,15 @@ class Hosts(Protocol):
         ...
 
 
+class _Leaving(NamedTuple):
+    """When a model is taken away that gets a fleet of its own."""
+
+    #: From then on it goes once that fleet serves.
+    own_at: float
+    #: It goes then all the same.
+    late_at: float
+
+
 CutToCap = Callable[[Packing, Sequence[Demand]], Packing]
 """Cuts a decision, by the loads of its models."""
 
@@ -140,8 +149,8 @@ class HostController:
         #: Orders of the decision that is made now, and the tokens of its next ones.
         self._ordered: list[PlacementOrder] = []
         self._tokens: Iterator[str] = iter(())
-        #: When a model is taken away that gets a fleet of its own, by instance and model.
-        self._leaves_at: dict[tuple[str, str], float] = {}
+        #: Models that get a fleet of their own, by instance and model.
+        self._leaving: dict[tuple[str, str], _Leaving] = {}
         self._refused_until: dict[str, float] = {}
         #: Offerings that could not be launched at the last decision.
         self._barred: frozenset[str] = frozenset()
@@ -167,8 +176,8 @@ class HostController:
     @property
     def next_at(self) -> float:
         """When it is to be called next, unless something happens before."""
-        leaves = (at + late_s for at in self._leaves_at.values() for late_s in (0.0, LATE_S))
-        return min((self._next_decision_at, *(at for at in leaves if at > self._placed_at)))
+        leaves = (at for leaving in self._leaving.values() for at in leaving if at > self._placed_at)
+        return min((self._next_decision_at, *leaves))
 
     @property
     def pulls(self) -> dict[str, float]:
@@ -387,9 +396,9 @@ class HostController:
             if item.offering in self._offerings
         }
         self._told = {name: told for name, told in self._told.items() if name in self._ready}
-        self._leaves_at = {
-            (name, model): at
-            for (name, model), at in self._leaves_at.items()
+        self._leaving = {
+            (name, model): leaving
+            for (name, model), leaving in self._leaving.items()
             if name in self._ready and model not in self._models_on(name)
         }
         for name, item in self._ready.items():
@@ -400,7 +409,7 @@ class HostController:
             if leaving:
                 told = self._told[name]
                 self._hold(name, {model: spec for model, spec in told.items() if model not in leaving})
-        self.is_settled = not self._leaves_at and all(
+        self.is_settled = not self._leaving and all(
             not self._hosts.loading(name) and self._hosts.loaded(name) == set(self._models_on(name))
             for name in self._ready
         )
@@ -448,7 +457,7 @@ class HostController:
         is_free = self._sharers[model].has_backup or not self._hosts.accepts(name, model)
         if not is_free and (self._is_left(name, model, now) or (moves and not self._is_stuck)):
             return False
-        self._leaves_at.pop((name, model), None)
+        self._leaving.pop((name, model), None)
         return True
 
     def _is_left(self, name: str, model: str, now: float) -> bool:
@@ -458,29 +467,29 @@ class HostController:
         """
         if self._limit() is SpendingLimit.PAUSE or any(model in self._models_on(other) for other in self._wanted):
             return False
-        if (name, model) not in self._leaves_at:
+        offerings = self._sharers[model].offerings
+        if (name, model) not in self._leaving:
             told = self._told[name]
             self._hold(name, {**told, model: replace(told[model], share_rps=0.0)})
-        boot_s = max(item.boot_s for item in self._sharers[model].offerings)
-        leaves_at = self._leaves_at.setdefault((name, model), now + boot_s + HAND_OVER_S)
-        if now < leaves_at or self._hosts.has_own(model):
-            return now < leaves_at
-        if now >= leaves_at + LATE_S and self._barred.issuperset(
-            item.name for item in self._sharers[model].offerings
-        ):
-            self._leaves_at[name, model] = now + SOON_S - LATE_S  # nothing can be launched for it: look again
-        return now < self._leaves_at[name, model] + LATE_S
+            own_at = now + max(item.boot_s for item in offerings) + HAND_OVER_S
+            self._leaving[name, model] = _Leaving(own_at, own_at + LATE_S)
+        leaving = self._leaving[name, model]
+        if now < leaving.own_at or self._hosts.has_own(model):
+            return now < leaving.own_at
+        if now >= leaving.late_at and self._barred.issuperset(item.name for item in offerings):
+            leaving = self._leaving[name, model] = leaving._replace(late_at=now + SOON_S)
+        return now < leaving.late_at
 
     @property
     def _is_stuck(self) -> bool:
         """All that boots is there, nothing is on its way, and yet a model is not where it is wanted."""
-        is_due = self._leaves_at or any(self._hosts.loading(name) for name in self._ready)
+        is_due = self._leaving or any(self._hosts.loading(name) for name in self._ready)
         return not is_due and all(name in self._ready for name in self._wanted) and self._is_moving
 
     @property
     def _is_moving(self) -> bool:
         """Something boots, or a model is not yet where it is wanted, or still where it is not."""
-        return bool(self._leaves_at) or any(
+        return bool(self._leaving) or any(
             self._is_awaited(name, model) for name in self._wanted for model in self._models_on(name)
         )
 
