@@ -38,6 +38,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.applied import left_for_each
 from mark.domain.commitments.eligible import Usage, running_hour
+from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.figures import figure
@@ -47,13 +48,14 @@ from mark.domain.service_cap import NOTHING
 from mark.offline.experiments import replayed_commitments
 from mark.offline.plan import covered_document, covered_sentence
 from mark.offline.service_members import LoadOf, recorded_load, service_members
+from mark.planner.shared.packing import Packing
 from mark.policies.bundles import PolicyBundle
 from mark.policies.own_policy import own_planner
 from mark.report.formatting import MISSING, format_duration, format_rps, milliseconds, percent, usd
 from mark.report.overhead import overhead_line, overhead_usd_per_month
 from mark.report.tables import figures, make_table, texts
 from mark.report.terminal import Report, note, progress, show, show_json, show_prose
-from mark.simulator.experiment import Experiment
+from mark.simulator.experiment import Experiment, Ready
 from mark.simulator.services.service_replay import Member, own_part, sharers_of
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
@@ -153,28 +155,24 @@ def plan_members(
     ready = [model.ready(policy, overrides=overrides, progress=report) for model in models]
     histories = _alike([_history(model) for model in models])
     sharers = sharers_of(members, ready)
-    hosts: tuple[HostUse, ...] = ()
     divider = CapDivider(
         models[0].scenario.world.cap, {one.experiment.spec.model.name: one.weight for one in members}
     )
     standing_leaves = left_by_standing(footprint.commitments, footprint)
+    packing = Packing(hosts=(), worth_usd_per_hour=0.0)
     if sharers:
         report("deciding who shares", 0.0)
         packing = share_instances(sharers, histories, owned=standing_leaves)
-        if divider.cap:
+    while True:
+        if divider.cap and sharers:
             packing = within_cap(packing, sharers, histories, divider, NOTHING)
-        hosts = host_uses(packing, sharers, histories)
-    used, wishes = {SHARED: running_hour((host.offering, host.usd_per_hour) for host in hosts)}, []
-    for model, one in sorted(zip(models, ready, strict=True), key=lambda pair: pair[0].spec.model.name):
-        name = model.spec.model.name
-        left = left_for_each(standing_leaves, {**used, name: ()})[name]
-        controlled = replace(one.bundle.controller, commitments=left)
-        wishes.append(_wish(model, replace(one.bundle, controller=controlled), hosts, report))
-        used[name] = _hour_of(wishes[-1])
-    wishes.sort(key=lambda wish: [model.spec.model.name for model in models].index(wish.model))
-    for wish in wishes if divider.cap else ():
-        if wish.plan is not None:
-            divider.claim(wish.model, wish.request, wish.plan)
+        hosts = host_uses(packing, sharers, histories) if sharers else ()
+        used, wishes = _wishes(models, ready, hosts, standing_leaves, report)
+        for wish in wishes if divider.cap else ():
+            if wish.plan is not None:
+                divider.claim(wish.model, wish.request, wish.plan)
+        if divider.shared_count >= len(hosts):
+            break  # else the models' own claims leave less, and more is to be claimed for their own
     plans = [
         _model_plan(wish, expected_load(history), divider) for wish, history in zip(wishes, histories, strict=True)
     ]
@@ -184,6 +182,24 @@ def plan_members(
     hour = [*around.hours()[0], *chain.from_iterable(used.values())]
     covered = covered_document(footprint.commitments, hour) if footprint.commitments else None
     return ServicePlan(policy=policy, models=tuple(plans), hosts=hosts, looked_s=looked_s, commitments=covered)
+
+
+def _wishes(
+    models: Sequence[Experiment],
+    ready: Sequence[Ready],
+    hosts: Sequence[HostUse],
+    owned: Commitments,
+    report: Report,
+) -> tuple[dict[str, tuple[Usage, ...]], list[_Wish]]:
+    """An hour of what each rents, and the wishes in the models' order. owned: commitments for all of it."""
+    used, wishes = {SHARED: running_hour((host.offering, host.usd_per_hour) for host in hosts)}, {}
+    for model, one in sorted(zip(models, ready, strict=True), key=lambda pair: pair[0].spec.model.name):
+        name = model.spec.model.name
+        left = left_for_each(owned, {**used, name: ()})[name]
+        controlled = replace(one.bundle.controller, commitments=left)
+        wishes[name] = _wish(model, replace(one.bundle, controller=controlled), hosts, report)
+        used[name] = _hour_of(wishes[name])
+    return used, [wishes[model.spec.model.name] for model in models]
 
 
 def _hour_of(wish: _Wish) -> tuple[Usage, ...]:
