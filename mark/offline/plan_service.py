@@ -25,7 +25,6 @@ from mark.config.settings import Settings
 from mark.controller.hosts.sharing import (
     DAY_UNITS,
     HISTORY_UNITS,
-    MOST_BUSY,
     expected_load,
     share_instances,
     taken_rps,
@@ -253,11 +252,16 @@ class _Wish:
     plan: Plan | None
     reason: str
 
+    @property
+    def room_rps(self) -> float:
+        """Load that shared instances may take."""
+        return sum(tenant.share_rps for tenant in self.tenancies)
+
 
 def _wish(model: Experiment, bundle: PolicyBundle, hosts: Sequence[HostUse], report: Report) -> _Wish:
     name = model.spec.model.name
     tenancies = tuple(tenant for host in hosts for tenant in host.tenants if tenant.model == name)
-    room_rps = _room_rps(tenancies)
+    room_rps = sum(tenant.share_rps for tenant in tenancies)
     taken = taken_rps(model.history, room_rps) if tenancies else None
     part = own_part(model, bundle, room_rps, lambda doing, share: report(f"{name}: {doing}", share))
     policy = part.bundle.controller
@@ -271,11 +275,6 @@ def _wish(model: Experiment, bundle: PolicyBundle, hosts: Sequence[HostUse], rep
     return _Wish(model=name, policy=policy, tenancies=tenancies, request=request, plan=plan, reason=reason)
 
 
-def _room_rps(tenancies: Sequence[TenantUse]) -> float:
-    """Capacity on shared instances with the part of their time that is not given away."""
-    return sum(tenant.capacity_rps for tenant in tenancies) / MOST_BUSY
-
-
 def _model_plan(wish: _Wish, expected: Demand, divider: CapDivider) -> ModelPlan:
     """The model's part of the shared instances, and its own plan for the rest, within its part of the cap."""
     own: tuple[PlannedCount, ...] = ()
@@ -283,7 +282,7 @@ def _model_plan(wish: _Wish, expected: Demand, divider: CapDivider) -> ModelPlan
     if wish.plan is not None:
         plan = divider.divide(wish.model, wish.request, wish.plan) if divider.cap else wish.plan
         own, capacity_rps, reason = plan.counts, plan.capacity_rps, plan.reason
-    policy, tenancies, room_rps = wish.policy, wish.tenancies, _room_rps(wish.tenancies)
+    policy, tenancies, room_rps = wish.policy, wish.tenancies, wish.room_rps
     rates = np.array(expected.mean_rps, np.float64)
     left_rps = float(np.maximum(rates - room_rps - capacity_rps, 0.0).mean()) if rates.size else 0.0
     price = policy.lambda_usd

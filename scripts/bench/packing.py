@@ -13,7 +13,7 @@ import numpy as np
 from mark.planner.shared.packing import pack
 from mark.planner.shared.packing_milp import most_worth
 from scripts.bench.engine import say
-from scripts.bench.services import HOURS, MOST_BUSY, some_needs, some_types
+from scripts.bench.services import HOURS, some_needs, some_types
 
 SERVICES = 40
 MOST_SECONDS = {20: 1.0, 100: 0.2, 1000: 3.0}
@@ -30,9 +30,9 @@ def bench_time() -> None:
     """CPU time of plans of five types, kernels compiled."""
     for count, most_s in MOST_SECONDS.items():
         needs, types = some_needs(np.random.default_rng(count), count, 5), some_types(5)
-        pack(needs[:2], types, most_busy=MOST_BUSY, hours=HOURS)
+        pack(needs[:2], types, hours=HOURS)
         began = time.process_time()
-        found = pack(needs, types, most_busy=MOST_BUSY, hours=HOURS)
+        found = pack(needs, types, hours=HOURS)
         took_s = time.process_time() - began
         say(
             f"plan of {count} models, {len(found.hosts)} instances",
@@ -47,9 +47,9 @@ def bench_worth(services: int) -> None:
     for seed in range(services):
         rng = np.random.default_rng(seed)
         needs, types = some_needs(rng, int(rng.integers(1, 4)), 2), some_types(2)
-        best, _ = most_worth(needs, types, most_busy=MOST_BUSY, hours=HOURS)
+        best, _ = most_worth(needs, types, hours=HOURS)
         if best > 0.0:
-            shares.append(pack(needs, types, most_busy=MOST_BUSY, hours=HOURS).worth_usd_per_hour / best)
+            shares.append(pack(needs, types, hours=HOURS).worth_usd_per_hour / best)
     least, low, middle = np.quantile(shares, (0.0, 0.05, 0.5))
     figure = f"{least:.3f}, {low:.3f}, {middle:.3f}"
     say(f"worth over the program's, {len(shares)} services: least, 5 %, median", figure, "5 %: at least 0.95")

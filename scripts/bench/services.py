@@ -57,5 +57,6 @@ def _some_need(rng: np.random.Generator, name: str, types: int, points: int) -> 
         saved_usd_per_hour=saved,
         load_rps=load,
         fits=fits,
+        most_busy=MOST_BUSY,
         load_usd=float(rng.uniform(0.0, 0.002)),
     )

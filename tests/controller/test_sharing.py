@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mark.controller.hosts.sharing import (
     MOST_BUSY,
+    MOST_BUSY_BACKED,
     Sharer,
     expected_load,
     host_types,
@@ -20,6 +21,7 @@ from mark.controller.hosts.sharing import (
     need_of,
     own_history,
     share_instances,
+    share_rps,
     shared_offering,
     shared_offerings,
     usd_per_hour_alone,
@@ -29,6 +31,7 @@ from mark.domain.demand import Demand
 from mark.domain.models.profile import AlsoMeasured, LatencyPoint, Parallelism
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BurstCredits, Market, as_tenant
+from mark.domain.placement import Tenant
 from tests.planner.builders import offering
 from tests.simulator.engines import batching, lambda_offering
 
@@ -99,7 +102,7 @@ def test_twenty_small_models_share_few_instances_and_each_is_placed_once() -> No
     for host in packing.hosts:
         item = next(one for one in (LARGE, XLARGE) if one.name == host.offering)
         assert sum(0.5 for _ in host.tenants) <= memory_gib(item.instance_type)
-        assert sum(0.4 / item.capacity_rps for _ in host.tenants) <= MOST_BUSY
+        assert sum(0.4 / item.capacity_rps for _ in host.tenants) <= MOST_BUSY_BACKED
 
 
 def test_a_model_that_shares_with_nobody_has_no_shared_instance() -> None:
@@ -125,6 +128,17 @@ def test_whom_lambda_does_not_answer_in_time_shares_no_spot_instance() -> None:
         [LARGE.name],
         [LARGE.name, spot.name],
     ]
+
+
+def test_a_device_on_demand_is_fuller_where_lambda_answers_all_its_tenants() -> None:
+    """A share is the load that a model may take while its neighbours leave it the rest of the whole device."""
+    sharers = {name: sharer(name) for name in "ab"} | {"c": sharer("c", overflow=None)}
+    tenants = [Tenant(model=name, capacity_rps=4.0) for name in "abc"]
+    assert share_rps("a", tenants[:2], sharers) == 4.0 / MOST_BUSY_BACKED
+    assert share_rps("a", tenants, sharers) == 4.0 / MOST_BUSY
+    assert share_rps("b", tenants[:1], sharers) == 0.0
+    spot = dataclasses.replace(LARGE, market=Market.SPOT)
+    assert sharer("d", offerings=(LARGE, spot)).most_busy == MOST_BUSY
 
 
 def test_a_part_of_the_load_saves_nothing_where_a_fleet_must_serve_the_rest() -> None:

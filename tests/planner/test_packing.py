@@ -38,11 +38,12 @@ def need(
         saved_usd_per_hour=np.array([0.0, usd]),
         load_rps=rps,
         fits=(Fit(offering="box", capacity_rps=capacity, full_batch_s=batch_s),),
+        most_busy=MOST_BUSY,
     )
 
 
 def packed(*needs: Need, types: tuple[HostType, ...] = (BOX,), there: tuple[Host, ...] = ()) -> Packing:
-    return pack(needs, types, there=there, most_busy=MOST_BUSY, hours=HOURS)
+    return pack(needs, types, there=there, hours=HOURS)
 
 
 def models_of(packing: Packing) -> list[list[str]]:
@@ -98,6 +99,16 @@ def test_two_models_of_one_name_are_refused() -> None:
         packed(need("a"), need("a"))
 
 
+def test_an_instance_is_as_busy_as_its_strictest_tenant_allows() -> None:
+    """Two of 3.4 requests/s fill a box of 10 to 68 %: both may, but not with a third that allows 60 %."""
+    fuller = [need(name, rps=np.full(4, 3.4), usd=0.06) for name in "ab"]
+    strict = replace(need("c", rps=np.full(4, 0.1), usd=0.001), most_busy=0.6)
+    assert models_of(packed(*fuller)) == models_of(packed(*fuller, strict)) == [["a", "b"]]
+    assert models_of(packed(*(replace(one, most_busy=0.6) for one in fuller), strict)) == []
+    best, _ = most_worth([*fuller, strict], [BOX], hours=HOURS)
+    assert best == pytest.approx(packed(*fuller, strict).worth_usd_per_hour)
+
+
 def test_memory_that_fits_no_type_is_refused() -> None:
     with pytest.raises(Misconfigured, match="larger type"):
         packed(replace(need("a"), memory_gib=5.0))
@@ -107,14 +118,18 @@ Service = tuple[list[Need], list[HostType]]
 
 
 def some_service(seed: int, count: int, types: int) -> Service:
-    return some_needs(np.random.default_rng(seed), count, types), some_types(types)
+    """Every other model fills an instance less than the others."""
+    needs = some_needs(np.random.default_rng(seed), count, types)
+    return [replace(one, most_busy=one.most_busy - 0.2 * (n % 2)) for n, one in enumerate(needs)], some_types(
+        types
+    )
 
 
 services = st.builds(some_service, st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 3))
 
 
 def pack_all(service: Service, there: tuple[Host, ...] = (), covered: Covered = none_covered) -> Packing:
-    return pack(*service, there=there, most_busy=MOST_BUSY, hours=HOURS, covered=covered)
+    return pack(*service, there=there, hours=HOURS, covered=covered)
 
 
 @settings(max_examples=25, deadline=None)
@@ -134,7 +149,7 @@ def test_memory_waits_and_budgets_hold(service: Service) -> None:
 
 
 def can_carry(found: Packing, needs: dict[str, Need], unit: int) -> bool:
-    """Whether the hosts carry together, at most MOST_BUSY each, what their tenants are planned to carry."""
+    """Whether the hosts carry what their tenants are planned to carry, as busy as all of those allow."""
     tenants = [(h, tenant) for h, host in enumerate(found.hosts) for tenant in host.tenants]
     if not tenants:
         return True
@@ -148,7 +163,7 @@ def can_carry(found: Packing, needs: dict[str, Need], unit: int) -> bool:
         fits = needs[tenant.model].fits
         busy[h, i] = 1.0 / next(fit.capacity_rps for fit in fits if fit.offering == found.hosts[h].offering)
     bounds = [(0.0, tenant.capacity_rps) for _, tenant in tenants]
-    room = np.full(len(busy), MOST_BUSY + SAME)
+    room = [min(needs[one.model].most_busy for one in host.tenants) + SAME for host in found.hosts]
     free = linprog(-np.ones(len(tenants)), A_ub=np.vstack([busy, served]), b_ub=[*room, *load], bounds=bounds)
     assert free.fun is not None
     return bool(-free.fun >= sum(load) * (1.0 - SAME))
@@ -244,7 +259,7 @@ def test_no_way_to_use_what_is_paid_for_costs_less(usd: list[float], rps: list[f
     for name, saves, rate in zip("abc", usd, rps, strict=True):
         one = need(name, usd=saves, rps=np.full(4, rate))
         needs.append(replace(one, fits=(*one.fits, replace(one.fits[0], offering="crate"))))
-    found = pack(needs, (BOX, crate), most_busy=MOST_BUSY, hours=HOURS, covered=covered)
+    found = pack(needs, (BOX, crate), hours=HOURS, covered=covered)
 
     def worth(places: tuple[int, ...]) -> float:
         """places: each model's, from 1; 0 to 2 behind those are boxes, 3 to 5 crates. 0 is none."""
@@ -267,7 +282,7 @@ def test_it_is_worth_nearly_what_the_integer_program_allows(seeds: range) -> Non
     for seed in seeds:
         rng = np.random.default_rng(seed)
         needs, types = some_needs(rng, int(rng.integers(1, 4)), 2), some_types(2)
-        _, bound = most_worth(needs, types, most_busy=MOST_BUSY, hours=HOURS)
+        _, bound = most_worth(needs, types, hours=HOURS)
         worth = pack_all((needs, types)).worth_usd_per_hour
         assert worth <= bound * (1.0 + 1e-3) + SAME
         shares.append(worth / bound if bound > SAME else 1.0)

@@ -92,7 +92,7 @@ class _Leaving(NamedTuple):
 
     #: From then on it goes once that fleet serves.
     own_at: float
-    #: It goes then all the same.
+    #: It goes then all the same; later where nothing can be launched for it.
     late_at: float
 
 
@@ -503,4 +503,4 @@ class HostController:
         return [model for model in self._models if model in wanted]
 
     def _share_rps(self, name: str, model: str) -> float:
-        return sum(share_rps(one) for one in self._wanted.get(name, ()) if one.model == model)
+        return share_rps(model, self._wanted.get(name, ()), self._sharers)

@@ -45,6 +45,8 @@ BLOCK_UNITS = 5
 """Loads are compared in blocks of so many minutes: tenants' peaks of minutes are what waits are for."""
 MOST_BUSY = 0.6
 """Share of a shared device's time that is given away: the rest keeps waits short."""
+MOST_BUSY_BACKED = 0.8
+"""The same on demand where Lambda answers for all tenants: idle time is dear there, and a wait is one call."""
 OWN_BUSY = 0.7
 """The same of a fleet of the model's own without Lambda, as far as its cost is guessed here."""
 BATCH_SHARE = 0.25
@@ -76,6 +78,12 @@ class Sharer:
     def has_backup(self) -> bool:
         """Lambda answers in time what shared instances do not admit."""
         return self.overflow is not None and self.overflow.latency_s <= self.slo.latency_s
+
+    @property
+    def most_busy(self) -> float:
+        """Share of the time of a device with it that is given away."""
+        is_dear = all(item.market is Market.ON_DEMAND for item in self.offerings)
+        return MOST_BUSY_BACKED if is_dear and self.has_backup else MOST_BUSY
 
     def may_use(self, offering: Offering) -> bool:
         """True where it may share such an instance: it fits, and what happens when that is lost is covered.
@@ -126,6 +134,7 @@ def need_of(sharer: Sharer, history: Demand) -> Need:
         fits=tuple(
             Fit(offering=item.name, capacity_rps=item.capacity_rps, full_batch_s=item.latency_s) for item in shared
         ),
+        most_busy=sharer.most_busy,
         team=sharer.team,
         alone=sharer.alone,
         load_usd=min((LOAD_S / 3600.0 * item.usd_per_hour for item in shared), default=0.0),
@@ -138,9 +147,10 @@ def in_blocks(rates: np.ndarray) -> np.ndarray:
     return whole.reshape(-1, BLOCK_UNITS).mean(axis=1) if whole.size else rates
 
 
-def share_rps(tenant: Tenant) -> float:
-    """Load that a model may take on an instance that its tenants fill, requests/s."""
-    return tenant.capacity_rps / MOST_BUSY
+def share_rps(model: str, tenants: Sequence[Tenant], sharers: Mapping[str, Sharer]) -> float:
+    """Load that a model may take on an instance that these tenants fill, requests/s."""
+    most_busy = min((sharers[one.model].most_busy for one in tenants if one.model in sharers), default=1.0)
+    return sum(one.capacity_rps for one in tenants if one.model == model) / most_busy
 
 
 def taken_rps(history: Demand, planned_rps: float) -> float:
@@ -275,9 +285,7 @@ def share_instances(
     if not types:
         return Packing(hosts=(), worth_usd_per_hour=0.0)
     needs = [need_of(sharer, history) for sharer, history in zip(sharers, histories, strict=True)]
-    packing = pack(
-        needs, types, there=there, most_busy=MOST_BUSY, hours=PLAN_HOURS, covered=covered_rents(owned, types)
-    )
+    packing = pack(needs, types, there=there, hours=PLAN_HOURS, covered=covered_rents(owned, types))
     shared = tuple(
         host for host in packing.hosts if host.name or len({tenant.model for tenant in host.tenants}) > 1
     )

@@ -16,6 +16,7 @@ from mark.controller.hosts.sharing import (
     Sharer,
     expected_rates,
     memory_gib,
+    share_rps,
     shared_offerings,
     usd_per_hour_alone,
 )
@@ -43,6 +44,8 @@ class TenantUse:
     batch_s: float
     #: The longest batch of a neighbour, behind which a request may have to wait, seconds.
     wait_s: float
+    #: Load that it may take there, requests/s; 0 in journals that do not say.
+    share_rps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +144,7 @@ def _host_use(
     total = sum(means)
     rent = offerings[0].usd_per_hour
     batches = [offering.latency_s for offering in offerings]
+    known = {sharer.model.name: sharer for sharer in sharers}
     tenants = tuple(
         TenantUse(
             model=tenant.model,
@@ -151,6 +155,7 @@ def _host_use(
             memory_gib=sharers[n].model.memory_gib,
             batch_s=batches[n],
             wait_s=max((batches[m] for m in range(len(batches)) if m != n), default=0.0),
+            share_rps=share_rps(tenant.model, host.tenants, known),
         )
         for n, tenant in enumerate(host.tenants)
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mark.catalog.billing import SECONDS_PER_HOUR
 from mark.config.settings import Settings
-from mark.controller.hosts.sharing import own_history, share_instances, share_rps, taken_rps
+from mark.controller.hosts.sharing import own_history, share_instances, taken_rps
 from mark.controller.hosts.tenancy import HostUse, host_uses
 from mark.controller.plan_request import plan_from_nothing
 from mark.domain.errors import Misconfigured, PlanInfeasible
@@ -61,9 +61,9 @@ def first_hosts(settings: Settings, models: Sequence[LiveModel]) -> tuple[HostUs
 
 def first_plan(model: LiveModel, hosts: Sequence[HostUse] = ()) -> FirstPlan:
     """The model's plan for the load that it starts with, less what shared instances take of it."""
-    tenants = [(host, one) for host in hosts for one in host.placed if one.model == model.name]
+    tenants = [(host, one) for host in hosts for one in host.tenants if one.model == model.name]
     shared = tuple(host.offering.partition(":")[0] for host, _ in tenants)
-    planned_rps, before = sum(share_rps(one) for _, one in tenants), model.setup.history
+    planned_rps, before = sum(one.share_rps for _, one in tenants), model.setup.history
     history = own_history(before, planned_rps)
     policy = model.bundle.controller
     forecaster = build_forecaster(FORECASTER, replace(model.setup, history=history))

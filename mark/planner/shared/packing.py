@@ -4,11 +4,11 @@ Each model brings a curve: what capacity up to each level saves an hour, against
 is worth what its models save together, less rents, launches and the loading of models. All three are spread over
 the hours that the plan is for.
 
-An instance has `most_busy` seconds a second to give, less than one, so that requests need not wait for long. They
-go to the tenant that saves most by the next one. What is bounded is the load of all tenants together, in each
-unit: models with unlike peaks fit where the sum of their peaks would not. A tenant must fit the memory that is
-left, and two models share an instance only if either's batch ends in time behind the other's longest. A model on
-several instances fills them in turn, those with the fewest tenants first.
+An instance has less than a second a second to give, so that requests need not wait for long: the least `most_busy`
+of its tenants. They go to the tenant that saves most by the next one. What is bounded is the load of all tenants
+together, in each unit: models with unlike peaks fit where the sum of their peaks would not. A tenant must fit the
+memory that is left, and two models share an instance only if either's batch ends in time behind the other's
+longest. A model on several instances fills them in turn, those with the fewest tenants first.
 
 Hosts are added greedily, each time the one that is worth most, while one is worth its rent. Then a local search
 moves single models: one leaves a host, joins another or a new one, or changes places with another. What every such
@@ -99,6 +99,8 @@ class Need:
     #: Expected rate in each unit of the plan, requests/s, shape (units,); the same units for all models.
     load_rps: Floats
     fits: tuple[Fit, ...]
+    #: Share of an instance with it that may be busy.
+    most_busy: float
     #: It shares with models of the same team only.
     team: str = ""
     #: It shares with no other model.
@@ -219,17 +221,15 @@ def pack(
     types: Sequence[HostType],
     *,
     there: Sequence[Host] = (),
-    most_busy: float,
     hours: float,
     covered: Covered = none_covered,
 ) -> Packing:
     """The fleet that is worth most, as far as the search finds it.
 
-    there: instances that exist or are on their way, with what they hold. most_busy: share of an instance that
-    may be busy. hours: the time that the plan is for, over which launches and loading are spread. covered: what is
-    paid for already of rents at list prices.
+    there: instances that exist or are on their way, with what they hold. hours: the time that the plan is for,
+    over which launches and loading are spread. covered: what is paid for already of rents at list prices.
     """
-    names, case = _case_of(needs, types, there, most_busy, hours, covered)
+    names, case = _case_of(needs, types, there, hours, covered)
     fleet = _planned(replace(case, there=()))
     if not there:
         return _packing(case, fleet, names)
@@ -244,14 +244,13 @@ def _case_of(
     needs: Sequence[Need],
     types: Sequence[HostType],
     there: Sequence[Host],
-    most_busy: float,
     hours: float,
     covered: Covered,
 ) -> tuple[list[str], _Case]:
     """The case, and the names of what is there. Errors: Misconfigured."""
     needs = tuple(sorted(needs, key=lambda item: item.model))
     types = tuple(sorted(types, key=lambda item: item.offering))
-    _check(needs, types, most_busy, hours)
+    _check(needs, types, hours)
     number = {item.model: m for m, item in enumerate(needs)}
     kind = {item.offering: t for t, item in enumerate(types)}
     known = sorted(
@@ -269,7 +268,7 @@ def _case_of(
     return [name for _, name in known], _Case(
         needs=needs,
         types=types,
-        models=_models_of(needs, types, most_busy),
+        models=_models_of(needs, types),
         rent=[item.usd_per_hour for item in types],
         launch=[item.launch_usd / hours for item in types],
         load_usd=np.array([item.load_usd / hours for item in needs]),
@@ -278,10 +277,11 @@ def _case_of(
     )
 
 
-def _check(needs: Sequence[Need], types: Sequence[HostType], most_busy: float, hours: float) -> None:
-    if not 0.0 < most_busy <= 1.0 or not hours > 0.0:
+def _check(needs: Sequence[Need], types: Sequence[HostType], hours: float) -> None:
+    shares = [item.most_busy for item in needs if not 0.0 < item.most_busy <= 1.0]
+    if shares or not hours > 0.0:
         raise Misconfigured(
-            f"most_busy must be in (0, 1] and hours above 0, not {most_busy} and {hours}: correct them"
+            f"most_busy must be in (0, 1] and hours above 0, not {[*shares, hours][0]}: correct them"
         )
     for what, names in (("models", [item.model for item in needs]), ("types", [item.offering for item in types])):
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
@@ -299,7 +299,7 @@ def _check(needs: Sequence[Need], types: Sequence[HostType], most_busy: float, h
             )
 
 
-def _models_of(needs: Sequence[Need], types: Sequence[HostType], most_busy: float) -> Models:
+def _models_of(needs: Sequence[Need], types: Sequence[HostType]) -> Models:
     at, saved, hull = np.zeros((3, len(needs), POINTS))
     capacity, batch_s = np.zeros((2, len(types), len(needs)))
     kind = {item.offering: t for t, item in enumerate(types)}
@@ -324,7 +324,7 @@ def _models_of(needs: Sequence[Need], types: Sequence[HostType], most_busy: floa
         capacity=capacity,
         batch_s=batch_s,
         type_gib=np.array([item.memory_gib for item in types]),
-        most_busy=most_busy,
+        most_busy=np.array([item.most_busy for item in needs]),
     )
 
 

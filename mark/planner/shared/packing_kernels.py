@@ -47,8 +47,8 @@ class Models(NamedTuple):
     batch_s: Floats
     #: Memory of an instance for models, shape (types,).
     type_gib: Floats
-    #: Share of an instance that may be busy.
-    most_busy: float
+    #: Share of an instance with this tenant that may be busy.
+    most_busy: Floats
 
 
 class Hosts(NamedTuple):
@@ -73,11 +73,11 @@ def _saved(m: int, level: float, models: Models) -> float:  # pragma: no cover -
 
 @njit(cache=True)
 def _highest(
-    m: int, low: float, high: float, capacity: float, used: Floats, models: Models
+    m: int, low: float, high: float, capacity: float, most: float, used: Floats, models: Models
 ) -> float:  # pragma: no cover - compiled
-    """The level up to `high` to which an instance can serve a model from `low` on, beside what is used."""
+    """The level up to `high` to which an instance can serve a model from `low` on: `most` seconds less `used`."""
     for u in range(len(used)):
-        room = max(0.0, models.most_busy - used[u]) * capacity
+        room = max(0.0, most - used[u]) * capacity
         if models.load[m, u] - low > room:
             high = min(high, low + room)
     return high
@@ -113,15 +113,21 @@ def _share_out(
     it.
     """
     count, pieces, units = len(tenants), models.at.shape[1] - 1, models.load.shape[1]
-    top, high, weight, usd = np.empty(count), low.copy(), np.zeros(units), 0.0
+    top, high, weight, usd, most = (
+        np.empty(count),
+        low.copy(),
+        np.zeros(units),
+        0.0,
+        models.most_busy[tenants].min(),
+    )
     for i in range(count):
         m, capacity = tenants[i], models.capacity[kind, tenants[i]]
-        top[i] = max(low[i], min(models.at[m, -1], low[i] + models.most_busy * capacity))
+        top[i] = max(low[i], min(models.at[m, -1], low[i] + most * capacity))
         _use(m, low[i], top[i], capacity, weight, models)
     contested = False
     for u in range(units):
-        contested |= weight[u] > models.most_busy
-        weight[u] = max(0.0, weight[u] - models.most_busy) + UNCONTESTED / units
+        contested |= weight[u] > most
+        weight[u] = max(0.0, weight[u] - most) + UNCONTESTED / units
     if not contested:
         for i in range(count):
             high[i] = top[i]
@@ -136,7 +142,7 @@ def _share_out(
                 break
             if value[i] < np.inf:
                 goal = min(top[i], models.at[m, k + 1])
-                reached = _highest(m, high[i], goal, capacity, used, models)
+                reached = _highest(m, high[i], goal, capacity, most, used, models)
                 _use(m, high[i], reached, capacity, used, models)
                 high[i] = goal if reached > goal - NOTHING else reached
                 if high[i] < goal:
@@ -222,9 +228,9 @@ def _scores(
         m, capacity = candidates[i], models.capacity[kind, candidates[i]]
         if capacity <= 0.0 or models.memory_gib[m] > models.type_gib[kind] + NOTHING:
             continue
-        high = _highest(
-            m, start[m], min(models.at[m, -1], start[m] + models.most_busy * capacity), capacity, idle, models
-        )
+        most = models.most_busy[m]
+        high = min(models.at[m, -1], start[m] + most * capacity)
+        high = _highest(m, start[m], high, capacity, most, idle, models)
         usd = _saved(m, high, models) - _saved(m, start[m], models) - entry_usd[m]
         if usd > 0.0:
             busy = np.zeros(units)
@@ -250,18 +256,19 @@ def fill(
     best, best_usd = np.empty(0, np.int64), 0.0
     tenants = np.empty(count, np.int64)
     for rule in range(RULES):
-        size, used = 0, np.zeros(units)
+        size, used, most = 0, np.zeros(units), 1.0
         for i in np.argsort(-score[rule], kind="mergesort"):
             m, capacity = candidates[i], models.capacity[kind, candidates[i]]
             if score[rule, i] == -np.inf:
                 break
             if not may_join(kind, tenants[:size], m, models):
                 continue
-            high = min(models.at[m, -1], start[m] + models.most_busy * capacity)
-            high = _highest(m, start[m], high, capacity, used, models)
+            share = min(most, models.most_busy[m])
+            high = min(models.at[m, -1], start[m] + share * capacity)
+            high = _highest(m, start[m], high, capacity, share, used, models)
             if _saved(m, high, models) - _saved(m, start[m], models) - entry_usd[m] > 0.0:
                 _use(m, start[m], high, capacity, used, models)
-                tenants[size], size = m, size + 1
+                tenants[size], size, most = m, size + 1, share
         for some in (size, min(size, 1)):
             chosen = np.sort(tenants[:some])
             if some > 0:

@@ -2,20 +2,20 @@
 
     max   sum saved[m,k] y[m,k,h]  -  sum cost[h] z[h]  -  sum load[m] a[m,h]
     s.t.  b[m,k] <= sum over h of y[m,k,h] <= b[m,k-1]                   pieces of the levels, from below
-          sum over k of width[m,k] y[m,k,h] <= most_busy capacity[m,h] a[m,h]
-          sum over m, k of busy[m,k,h,u] y[m,k,h] <= most_busy z[h]      every unit
+          sum over k of width[m,k] y[m,k,h] <= most[m] capacity[m,h] a[m,h]
+          sum over m, k of busy[m,k,h,u] y[m,k,h] <= top z[h] - (top - most[n]) a[n,h]   every unit, every n
           y[m,k,h] <= a[m,h] <= z[h],   sum over m of memory[m] a[m,h] <= memory[h]
           a[m,h] + a[n,h] <= 1                                           pairs that may not share
           z, a, b whole
 
-Where a piece is served in part, the program lets it bring that part of its load, which is less than it brings: no
-packing is worth more. Curves must be concave. Hosts are new, and have one device each.
+top is the largest most[n]. Where a piece is served in part, the program lets it bring that part of its load, which
+is less than it brings: no packing is worth more. Curves must be concave. Hosts are new, and have one device each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pulp
@@ -26,16 +26,14 @@ from mark.planner.solver import SearchLimits, solve
 LIMITS = SearchLimits(max_nodes=2_000, relative_gap=1e-3)
 
 
-def most_worth(
-    needs: Sequence[Need], types: Sequence[HostType], *, most_busy: float, hours: float
-) -> tuple[float, float]:
+def most_worth(needs: Sequence[Need], types: Sequence[HostType], *, hours: float) -> tuple[float, float]:
     """Worth of the best packing found, and what none is worth more than, USD an hour."""
     problem, served, costs = pulp.LpProblem("packing", pulp.LpMinimize), [], []
     parts: dict[tuple[int, int], list[pulp.LpVariable]] = {}
     for t, kind in enumerate(types):
         fits = {m: fit for m, need in enumerate(needs) for fit in need.fits if fit.offering == kind.offering}
-        before = None
-        for h in range(_most_hosts(needs, kind, most_busy)):
+        before, top = None, max((needs[m].most_busy for m in fits), default=0.0)
+        for h in range(_most_hosts(needs, kind)):
             rented = problem.add_variable(f"z{t}_{h}", cat="Binary")
             if before is not None:
                 problem += rented <= before
@@ -58,9 +56,10 @@ def most_worth(
                     for u in np.flatnonzero(load):
                         busy[u].append(float(load[u]) * y)
                 carried = pulp.lpSum(float(w) * y for w, y in zip(widths, pieces, strict=True))
-                problem += carried <= most_busy * fit.capacity_rps * a
-            for terms in busy:
-                problem += pulp.lpSum(terms) <= most_busy * rented
+                problem += carried <= need.most_busy * fit.capacity_rps * a
+            less = ((top - needs[m].most_busy) * a for m, a in there.items() if needs[m].most_busy < top)
+            for terms, cut in product(busy, (0.0, *less)):
+                problem += pulp.lpSum(terms) <= top * rented - cut
             for m, n in combinations(there, 2):
                 if not _may_share(needs[m], needs[n], fits[m].full_batch_s + fits[n].full_batch_s):
                     problem += there[m] + there[n] <= 1
@@ -76,10 +75,10 @@ def most_worth(
     return -solved.objective, -solved.bound
 
 
-def _most_hosts(needs: Sequence[Need], kind: HostType, most_busy: float) -> int:
+def _most_hosts(needs: Sequence[Need], kind: HostType) -> int:
     """More are never worth it."""
     fits = [(need, fit) for need in needs for fit in need.fits if fit.offering == kind.offering]
-    able = sum(int(np.ceil(need.levels[-1] / (most_busy * fit.capacity_rps))) for need, fit in fits)
+    able = sum(int(np.ceil(need.levels[-1] / (need.most_busy * fit.capacity_rps))) for need, fit in fits)
     worth = sum(float(need.saved_usd_per_hour[-1]) for need, _ in fits)
     return min(able, int(worth / kind.usd_per_hour))
 
