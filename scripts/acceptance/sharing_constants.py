@@ -76,10 +76,11 @@ def figures_of(zoo: Path, kind: str, market: str, hours: float) -> Sequence[floa
         "market": market,
         "policies": ["hedged"],
         "forecaster": "moving-mean",  # a learned one takes minutes to train for each model
-        "offerings.overflow": kind in ("cpu", "mixed"),
         "trace.start_s": DAY_S + BEGIN_S,
         "trace.duration_s": hours * 3600.0,
     }
+    if kind in ("alone", "gpu"):
+        flags["offerings.overflow"] = False
     settings = load_settings(zoo, {key: ("", value) for key, value in flags.items()})
     replays = ServiceReplays.of(settings, compare=False)
     [run] = list(replays.run(lambda _label, _share: None))[-1]
