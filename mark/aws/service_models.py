@@ -1,4 +1,7 @@
-"""botocore's descriptions of AWS's services, without what they say for people: that is half of their memory."""
+"""botocore's descriptions of AWS's services, without what they say for people: that is half of their memory.
+
+They are read once a process: each session by itself would read and keep them again.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,11 @@ def _undocumented(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return {key: "" if key == "documentation" and isinstance(value, str) else value for key, value in pairs}
 
 
+_LOADER = Loader(file_loader=_Undocumented())
+
+
 def light_session() -> botocore.session.Session:
     """A session of botocore whose clients take half of the memory."""
     made = botocore.session.Session()
-    made.register_component("data_loader", Loader(file_loader=_Undocumented()))
+    made.register_component("data_loader", _LOADER)
     return made
