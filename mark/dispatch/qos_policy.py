@@ -63,6 +63,11 @@ class QosNetwork(NamedTuple):
     most: Floats
 
 
+_NOTHING, _NOWHERE = np.zeros(0), np.zeros((0, 0))
+UNTRAINED = QosNetwork(_NOWHERE, _NOTHING, _NOWHERE, _NOTHING, _NOTHING, _NOTHING)
+"""No weights, in arrays of the same types: code that is compiled for a network takes it too."""
+
+
 def network_text(network: QosNetwork) -> str:
     """The weights as text, for what is stored as JSON; `network_of` reads it."""
     numbers = np.concatenate([part.ravel() for part in network])

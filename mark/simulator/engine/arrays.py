@@ -12,7 +12,7 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.overflow import BUCKETS
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.dispatch.qos import QosRule
-from mark.dispatch.qos_policy import network_of
+from mark.dispatch.qos_policy import UNTRAINED, network_of
 from mark.dispatch.variants import VariantServing
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
@@ -143,7 +143,7 @@ def variants(serving: VariantServing, made: Record) -> kernel.Variants:
         left_s=speed * serving.deadlines.soft_s - float(made.network_s),
         qos=serving.qos_tables(),
         heuristic=serving.dispatch.rule is QosRule.HEURISTIC,
-        network=network_of(serving.weights) if serving.weights else None,
+        network=network_of(serving.weights) if serving.weights else UNTRAINED,
     )
 
 

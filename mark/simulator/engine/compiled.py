@@ -53,7 +53,7 @@ types: Any = numba.core.types
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 """Inlined into one function, arrays are handed on without counting references, which took most of the time."""
 _CALLED: dict[str, Any] = {**_OPTIONS, "forceinline": False}
-"""Of the learned scheduler: its layers take far longer than a call, and minutes to compile at each place."""
+"""Of the rules that weigh quality: they take far longer than a call, and minutes to compile at each place."""
 _DECISIONS = (
     bouncer,
     batcher,
@@ -179,7 +179,7 @@ def _compiled(
 ) -> list[Any]:
     for module in modules:
         for function in _functions(module):
-            register_jitable(**(_CALLED if function is qos_policy.learned_pair else _OPTIONS))(function)
+            register_jitable(**(_CALLED if function is kernel.quality_pair else _OPTIONS))(function)
     folder = cache_dir / f"engine-{_fingerprint(modules)}"
     return [compiled(function, folder, _OPTIONS) for function in entries]
 

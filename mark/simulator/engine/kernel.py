@@ -144,10 +144,11 @@ class Variants(NamedTuple):
     floor: int
     #: From a request's arrival to its soft deadline, less the network's part.
     left_s: float
-    #: None unless the rule weighs quality; of these, whether it is the heuristic, and the learned one's weights.
+    #: None unless the rule weighs quality; of these, whether it is the heuristic, and the learned one's weights,
+    #: UNTRAINED for the others.
     qos: QosTables | None
     heuristic: bool
-    network: QosNetwork | None
+    network: QosNetwork
 
 
 class Zones(NamedTuple):
@@ -463,33 +464,16 @@ def _choose_variant(now: float, server: Record, queue: Floats, variants: Variant
     """Choose who answers the next batch; returns how many may take part."""
     if variants is None:
         return int(server.max_batch)
-    return _choose_by_rule(now, server, queue, variants, variants.qos, variants.network, totals)
+    return _choose_by_rule(now, server, queue, variants, variants.qos, totals)
 
 
 def _choose_by_rule(
-    now: float,
-    server: Record,
-    queue: Floats,
-    variants: Variants,
-    qos: QosTables | None,
-    network: QosNetwork | None,
-    totals: Record,
+    now: float, server: Record, queue: Floats, variants: Variants, qos: QosTables | None, totals: Record
 ) -> int:
-    """By slack, or by quality: then rates and times are in soft deadlines."""
+    """By slack, or by quality."""
     if qos is not None:
-        head, waiting, unit_s = server.head, server.waiting, variants.soft_s
-        rate = 0.0
-        if variants.heuristic or network is not None:
-            rate = arrival_rate(queue, head, waiting, now, RATE_WINDOW_S * unit_s) * unit_s
-        if network is not None:
-            left_s = queue_left(queue, head, waiting, variants.left_s - now, unit_s)
-            most, number, is_sure = learned_pair(server.kind, left_s, rate, np.zeros(1), qos, network)
-            totals.fallback_decisions += not is_sure
-        elif variants.heuristic:
-            left_s = queue_left(queue, head, waiting, variants.left_s - now, unit_s)
-            most, number = heuristic_pair(server.kind, left_s, rate, np.zeros(1), qos)
-        else:
-            most, number = fixed_pair(waiting, qos.throughput_qps.shape[1])
+        most, number, is_sure = quality_pair(now, server.kind, queue, server.head, server.waiting, variants, qos)
+        totals.fallback_decisions += not is_sure
         server.variant = variants.floor + number
         return int(min(most, server.max_batch))
     spare = spare_at(queue, server.head, server.waiting, server.max_batch, server.full_batch_s)
@@ -499,6 +483,23 @@ def _choose_by_rule(
         server.kind, slack_s, server.waiting, server.max_batch, fastest, least_s, variants.choices
     )
     return int(most)
+
+
+def quality_pair(
+    now: float, kind: int, queue: Floats, head: int, waiting: int, variants: Variants, qos: QosTables
+) -> tuple[int, int, bool]:
+    """Batch and variant of a rule that weighs quality, whose unit of time is the soft deadline.
+
+    False where the heuristic decided because the network could not tell.
+    """
+    unit_s, is_learned = variants.soft_s, variants.network.least.size > 0
+    if not (variants.heuristic or is_learned):
+        return *fixed_pair(waiting, qos.throughput_qps.shape[1]), True
+    rate = arrival_rate(queue, head, waiting, now, RATE_WINDOW_S * unit_s) * unit_s
+    left_s = queue_left(queue, head, waiting, variants.left_s - now, unit_s)
+    if is_learned:
+        return learned_pair(kind, left_s, rate, np.zeros(1), qos, variants.network)
+    return *heuristic_pair(kind, left_s, rate, np.zeros(1), qos), True
 
 
 def _expected_s(items: int, server: Record, batch_s: Floats, variants: Variants | None) -> float:
