@@ -110,14 +110,18 @@ class World:
             await aws.stop()
 
     def client(self, service: str, *, attempts: int = 3, **options: Any) -> Any:
-        return boto3.client(
-            service,
-            endpoint_url=self.url,
-            region_name="us-east-1",
-            aws_access_key_id="any",
-            aws_secret_access_key="any",
-            config=Config(retries={"total_max_attempts": attempts, "mode": "standard"}, **options),
-        )
+        clients = self.__dict__.setdefault("clients", {})
+        asked = f"{service} {attempts} {options}"
+        if asked not in clients:  # to make one takes longer than most calls
+            clients[asked] = boto3.client(
+                service,
+                endpoint_url=self.url,
+                region_name="us-east-1",
+                aws_access_key_id="any",
+                aws_secret_access_key="any",
+                config=Config(retries={"total_max_attempts": attempts, "mode": "standard"}, **options),
+            )
+        return clients[asked]
 
     def mark(self, method: str, path: str, document: Any = None) -> Any:
         data = None if document is None else json.dumps(document).encode()
