@@ -4,6 +4,10 @@ numba keeps code by a file's path and date, so that each new checkout compiles e
 start together compile the same side by side. Here a folder is named by the hash of what goes into the code. A
 process that lacks some waits while another compiles it. The index of a folder is written by one at a time: two
 that take the same number for their code would leave one the other's.
+
+numba optimises each function that is called by itself, too, and once more with each one that calls it: with
+functions that call functions, most of the time goes there. Here only the function that is asked for is optimised,
+when all that it calls is in it.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numba
+from numba.core import codegen
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 config: Any = numba.config
@@ -36,7 +41,8 @@ def compiled(function: Callable[..., Any], folder: Path, options: dict[str, Any]
     compile_it = made.compile
 
     def compile_or_wait(signature: Any) -> Any:
-        with _one_at_a_time(cache, hashlib.sha256(str(signature).encode()).hexdigest()[:16]):
+        alone = _one_at_a_time(cache, hashlib.sha256(str(signature).encode()).hexdigest()[:16])
+        with alone, _optimised_last(function.__qualname__):
             return compile_it(signature)
 
     made.compile = compile_or_wait
@@ -88,6 +94,23 @@ class _Cache(FunctionCache):
         """Keep the code of a signature."""
         with _one_at_a_time(self, "index"):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _optimised_last(name: str) -> Iterator[None]:
+    """Of what is compiled meanwhile, only the function of that name is optimised."""
+    library: Any = codegen.CPUCodeLibrary
+    optimise = library._optimize_final_module  # noqa: SLF001 - numba has no setting for it
+
+    def only_it(made: Any) -> None:
+        if made.name == name:
+            optimise(made)
+
+    library._optimize_final_module = only_it  # noqa: SLF001
+    try:
+        yield
+    finally:
+        library._optimize_final_module = optimise  # noqa: SLF001
 
 
 @contextmanager
