@@ -402,12 +402,13 @@ def test_a_thousand_start_in_ten_seconds_and_no_more(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("calls_a_life", [0.3, 1.0, 3.0])
 def test_a_guess_of_cold_starts_is_what_random_calls_meet(kernel: Kernel, calls_a_life: float) -> None:
-    usual = LambdaOffering(latency_s=0.3, provenance=offering().profile.provenance)
-    rps = calls_a_life / (52.5 * 60)
-    made = engine(kernel, poisson(rps, 4000 / rps, seed=3), dispatch=ONLY_LAMBDA, overflow=usual)
+    lives = {"idle_min_s": 270.0, "idle_max_s": 360.0}
+    brief = LambdaOffering(latency_s=0.3, provenance=offering().profile.provenance, **lives)
+    rps = calls_a_life / 315.0
+    made = engine(kernel, poisson(rps, 4000 / rps, seed=3), dispatch=ONLY_LAMBDA, overflow=brief)
     made.run_until(4000 / rps)
     calls, cold = made.invocations()
-    assert cold / calls == pytest.approx(usual.cold_share(rps), abs=0.025)
+    assert cold / calls == pytest.approx(brief.cold_share(rps), abs=0.025)
 
 
 @pytest.mark.parametrize(("idle_s", "cold"), [(44 * 60.0, 1), (61 * 60.0, 2)])
