@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from mark.controller.journal import Tick, read_journal
+from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.orders import Launch
+from mark.live.local.clock_control import set_clock
 from mark.live.local.emulator_client import EmulatedControls
+from mark.steady_time import steady_time
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from tests.end_to_end.grants import note
@@ -130,6 +133,12 @@ class Rig:
     @property
     def controls(self) -> EmulatedControls:
         return EmulatedControls(self.running["aws_endpoint"], self.running["aws_secret_access_key"])
+
+    def run_at(self, speed: float) -> None:
+        """Let the service's clock run so many times as fast as the wall, from where it is."""
+        wall = steady_time()
+        anchor = ClockAnchor(wall_at=wall, service_at=self.store.clock().service_time(wall), speed=speed)
+        set_clock(self.store, self.controls, anchor)
 
     def lose_store(self) -> None:
         """Kill the store when its files are gone: it starts again without data."""

@@ -14,10 +14,7 @@ from typing import Any
 
 import pytest
 
-from mark.domain.clock import ClockAnchor
 from mark.domain.models.versions import ModelVersions
-from mark.live.local.clock_control import set_clock
-from mark.steady_time import steady_time
 from tests.end_to_end.rig import Rig, eventually, rig
 from tests.end_to_end.steady_load import Load, load
 from tests.end_to_end.test_versions import CONFIG, SPEED, carries, edit, start, status, write_model
@@ -45,9 +42,7 @@ def service(tmp_path: Path, name: str, more: str = "") -> Iterator[Rig]:
     write_model(tmp_path / "home")
     with rig(tmp_path / "home", name) as live:
         live.up(CONFIG.format(home=live.home, name=live.name) + more)
-        now = live.store.clock().service_time(steady_time())
-        anchor = ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED)
-        set_clock(live.store, live.controls, anchor)
+        live.run_at(SPEED)
         yield live
         live.down()
 

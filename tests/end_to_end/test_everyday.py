@@ -42,6 +42,7 @@ TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 KEY = "a-key-of-the-collector"
 COST_WORDS = {"instances", "standby", "lambda", "serving", "overhead", "total"}
 
+SPEED = 20.0
 RENTS = "inception-v3"
 """The model that instances serve for less; Lambda serves so light and small a load as that of digits for less."""
 
@@ -101,9 +102,9 @@ def test_an_announced_event_is_counted_by_the_next_plan_and_kept_in_the_journal(
     added = live.ask("event", "add", "tested", "--at", f"{at:.0f}", "--for", "1h", "--expect", "1rps")["added"]
     assert (added["name"], added["until"] - added["at"], added["least_rps"]) == ("tested", 3600.0, 1.0)
     assert [event["name"] for event in live.ask("event", "list")["events"]] == ["tested"]
-    eventually(
-        lambda: [tick for tick in live.ticks(RENTS) if tick.seen.forecast and tick.seen.forecast.events],
-    )
+    live.run_at(SPEED)  # to the next minute
+    eventually(lambda: [tick for tick in live.ticks(RENTS) if tick.seen.forecast and tick.seen.forecast.events])
+    live.run_at(1.0)
     assert any("announced: tested, 1rps" in note for note in live.ask("status")["models"][0]["notes"])
     assert live.ask("event", "remove", "tested")["removed"] == "tested"
     assert live.mark("event", "remove", "tested", "--name", live.name).status == 2

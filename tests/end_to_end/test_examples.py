@@ -51,6 +51,7 @@ def test_a_model_in_scikit_learn(tmp_path: Path) -> None:
     assert re.search(r"'name': 'label'.*'data': \[0\]", answer(said))
 
 
+@pytest.mark.slow
 def test_a_model_behind_its_own_server(tmp_path: Path) -> None:
     said = Reader(tmp_path, "oip-server").follow()
 

@@ -15,12 +15,9 @@ from typing import Any
 
 import pytest
 
-from mark.domain.clock import ClockAnchor
 from mark.domain.host_spec import SHARED
 from mark.domain.member import MemberState
 from mark.domain.models.versions import ModelVersions, Rollout, RolloutPhase
-from mark.live.local.clock_control import set_clock
-from mark.steady_time import steady_time
 from mark.store.published_status import HOSTS
 from tests.end_to_end.rig import Rig, assert_in_time, core_waits, eventually, fetch, rig
 from tests.end_to_end.steady_load import load
@@ -243,11 +240,11 @@ def test_a_killed_process_leaves_no_model_unplaced_and_none_placed_twice(live: R
     assert shared(live, "pending", "running")["id"] == row["id"]
 
 
+@pytest.mark.slow
 def test_a_model_is_rolled_out_and_a_bad_version_aborted_while_its_neighbours_serve_on(live: Rig) -> None:
     """A version is tried on an instance of its own, and loaded beside the old one once it is promoted."""
     store, row = live.store, shared(live, "running")
-    now = store.clock().service_time(steady_time())
-    set_clock(store, live.controls, ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED))
+    live.run_at(SPEED)
 
     def versions() -> ModelVersions:
         found = store.versions(ROLLED_OUT)

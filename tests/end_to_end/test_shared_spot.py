@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.domain.clock import ClockAnchor
 from mark.domain.host_spec import SHARED
-from mark.live.local.clock_control import set_clock
-from mark.steady_time import steady_time
 from mark.store.published_status import HOSTS
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
 from tests.end_to_end.test_versions import MODEL, PROFILE
@@ -66,9 +63,7 @@ def test_models_on_a_spot_instance_that_is_taken_away_lose_nothing_and_share_ano
         live.up(CONFIG.format(home=live.home, name=live.name))
         eventually(lambda: list(sharing(live).values()) == [set(NAMES)])
         (before,) = sharing(live)
-        now = live.store.clock().service_time(steady_time())
-        anchor = ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED)
-        set_clock(live.store, live.controls, anchor)
+        live.run_at(SPEED)
         found, over = Counter[tuple[str, int, str]](), threading.Event()
 
         def keep_asking(model: str, example: object) -> None:

@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-from mark.domain.clock import ClockAnchor
-from mark.live.local.clock_control import set_clock
-from mark.steady_time import steady_time
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
 from tests.end_to_end.steady_load import BODY, Load, load
 
@@ -91,9 +88,7 @@ def test_versions_replace_one_another_under_load(tmp_path: Path) -> None:
     with rig(tmp_path / "home", "versions") as live:
         live.up(CONFIG.format(home=live.home, name=live.name))
         store = live.store
-        now = store.clock().service_time(steady_time())
-        anchor = ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED)
-        set_clock(store, live.controls, anchor)
+        live.run_at(SPEED)
         url = f"{live.running['gateway']}/v2/models/shop/infer"
         with load(url) as sending:
             carries(sending)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
@@ -11,9 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from mark.domain.clock import ClockAnchor
-from mark.live.local.clock_control import set_clock
-from mark.steady_time import steady_time
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
 from tests.end_to_end.test_versions import ASKED, MODEL, PROFILE, SPEED, start, status
 from tests.end_to_end.test_versions import CODE as VERSIONS_CODE
@@ -76,42 +74,54 @@ class Bursts:
             return Counter(pool.map(partial(self.ask, path), (next(self._numbers) for _ in range(AT_ONCE))))
 
 
-def test_lambda_answers_with_the_version_that_a_request_was_routed_to(tmp_path: Path) -> None:
-    write_model(tmp_path / "home")
-    with rig(tmp_path / "home", "overflow") as live:
-        live.up(CONFIG.format(home=live.home, name=live.name))
-        hasten(live)
-        store, found = live.store, Counter[tuple[str, str, float | None]]()
-        bursts = Bursts(f"{live.running['gateway']}/v2/models/shop")
-        stable = store.versions("shop").stable
-
-        def overflows(version: str, value: float, path: str = "") -> bool:
-            found.update(bursts.burst(path))
-            return found[version, "lambda", value] > 0
-
-        eventually(lambda: overflows(stable, 1.0))
-        edit(live.home, 2)
-        candidate = start(live, *UNHURRIED)["candidate"]
-        eventually(lambda: store.versions("shop").weight == 0.5)
-        eventually(lambda: overflows(candidate, 2.0, candidate))
-        found.update(bursts.burst())
-        answered = {(version, value) for version, _, value in found if value is not None}
-        assert answered == {(stable, 1.0), (candidate, 2.0)}
-        live.mark("rollout", "abort", "--model", "shop", "--name", live.name)
-        assert store.versions("shop").is_aborted(candidate)
-        found.clear()
-        found.update(bursts.burst())
-        assert bursts.burst(candidate).keys() == {("", "", None)}, "no such version any more"
-        assert {value for _, _, value in found if value is not None} == {1.0}
-        assert status(live)["weight"] == 0.0
-        is_billed(live, stable, candidate)
-        another_takes_its_place(live, bursts, stable)
-        live.down()
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """The service, in whose clock instances boot in seconds; its first version answers 1."""
+    home = tmp_path_factory.mktemp("overflow") / "home"
+    write_model(home)
+    with rig(home, "overflow") as made:
+        made.up(CONFIG.format(home=made.home, name=made.name))
+        made.run_at(SPEED)
+        yield made
+        made.down()
 
 
-def another_takes_its_place(live: Rig, bursts: Bursts, stable: str) -> None:
-    """The next version has the environments of the one that was aborted; after its promotion one goes back."""
+@pytest.fixture(scope="module")
+def bursts(live: Rig) -> Bursts:
+    return Bursts(f"{live.running['gateway']}/v2/models/shop")
+
+
+def test_lambda_answers_with_the_version_that_a_request_was_routed_to(live: Rig, bursts: Bursts) -> None:
+    store, found = live.store, Counter[tuple[str, str, float | None]]()
+    stable = store.versions("shop").stable
+
+    def overflows(version: str, value: float, path: str = "") -> bool:
+        found.update(bursts.burst(path))
+        return found[version, "lambda", value] > 0
+
+    eventually(lambda: overflows(stable, 1.0))
+    edit(live.home, 2)
+    candidate = start(live, *UNHURRIED)["candidate"]
+    eventually(lambda: store.versions("shop").weight == 0.5)
+    eventually(lambda: overflows(candidate, 2.0, candidate))
+    found.update(bursts.burst())
+    answered = {(version, value) for version, _, value in found if value is not None}
+    assert answered == {(stable, 1.0), (candidate, 2.0)}
+    live.mark("rollout", "abort", "--model", "shop", "--name", live.name)
+    assert store.versions("shop").is_aborted(candidate)
+    found.clear()
+    found.update(bursts.burst())
+    assert bursts.burst(candidate).keys() == {("", "", None)}, "no such version any more"
+    assert {value for _, _, value in found if value is not None} == {1.0}
+    assert status(live)["weight"] == 0.0
+    is_billed(live, stable, candidate)
+
+
+@pytest.mark.slow
+def test_another_version_takes_the_place_of_one_that_was_aborted(live: Rig, bursts: Bursts) -> None:
+    """It has the environments of that one; after its promotion the first version goes back."""
     store = live.store
+    stable = store.versions("shop").stable
     edit(live.home, 3)
     candidate = start(live, *UNHURRIED)["candidate"]
     found = Counter[tuple[str, str, float | None]]()
@@ -149,10 +159,3 @@ def is_billed(live: Rig, *versions: str) -> None:
     text = live.mark("report", "--policy", "none", "--name", live.name).out
     assert "BY VERSION, USD" in text
     assert all(version[:12] in text for version in versions)
-
-
-def hasten(live: Rig) -> None:
-    """Let instances boot in seconds."""
-    now = live.store.clock().service_time(steady_time())
-    anchor = ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED)
-    set_clock(live.store, live.controls, anchor)

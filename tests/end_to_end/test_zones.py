@@ -58,6 +58,7 @@ def test_requests_stay_in_their_zone_and_the_loss_of_one_loses_none(tmp_path: Pa
         assert len(zones) == 3
         with loaded(live, wall_s=8):
             pass
+        live.run_at(SPEED)  # instances boot in seconds
         eventually(lambda: set(ready_by_zone(live)) == zones)
         before = live.store.traffic(MODEL)
         assert before.crossed <= 0.08 * before.answered
