@@ -72,6 +72,7 @@ def test_a_supervisor_that_was_stopped_itself_holds_nobody_s_silence_against_the
     assert children.watch() == ()
     assert children.down() == ()
     monkeypatch.undo()
+    os.kill(children.pids()["one"], signal.SIGCONT)  # it hears that it is to end
 
 
 def test_a_child_whose_log_cannot_be_opened_runs_all_the_same(tmp_path: Path) -> None:
