@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -178,14 +178,14 @@ def test_the_order_of_models_and_types_changes_nothing(service: Service, random:
 
 @settings(max_examples=15, deadline=None)
 @given(st.builds(some_service, st.integers(0, 10**6), st.integers(1, 15), st.integers(1, 4)))
+@example(some_service(2, 100, 3))
 def test_planned_again_from_its_own_result_it_is_the_same(service: Service) -> None:
     assert_same_again(service)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("service", [some_service(1, 64, 5), some_service(2, 100, 3)], ids=["types", "models"])
-def test_planned_again_many_models_and_types_are_the_same(service: Service) -> None:
-    assert_same_again(service)
+def test_planned_again_many_models_and_types_are_the_same() -> None:
+    assert_same_again(some_service(1, 64, 5))
 
 
 def assert_same_again(service: Service) -> None:
