@@ -10,10 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numba.core import codegen
 
 from mark.simulator.engine.machine_code import compiled
 
-SOURCE = "def twice(x):\n    return 2 * x\n"
+SOURCE = """
+from numba.extending import register_jitable
+
+@register_jitable
+def itself(x):
+    return x
+
+def twice(x):
+    return 2 * itself(x)
+"""
 COMPILED, READ = 10, 11
 """What a process ends with."""
 Checkout = Callable[[str, Path], Any]
@@ -41,6 +51,22 @@ def test_another_checkout_reads_what_one_has_compiled(tmp_path: Path, code_in: C
     assert second(1.5) == 3.0
     assert first(2.5) == 5.0
     assert len(first.stats.cache_hits) == 1, "each signature has code of its own"
+
+
+def test_what_is_asked_for_is_optimised_and_what_it_calls_only_in_it(
+    tmp_path: Path, code_in: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As numba names them: with other names, all would run as slowly as without it."""
+    optimised, library = list[str](), codegen.CPUCodeLibrary
+    optimise: Any = library._optimize_final_module
+
+    def noted(made: Any) -> None:
+        optimised.append(made.name)
+        optimise(made)
+
+    monkeypatch.setattr(library, "_optimize_final_module", noted)
+    assert code_in("one", tmp_path / "cache")(2) == 4
+    assert optimised == ["twice"]
 
 
 def test_of_processes_that_start_together_one_compiles(tmp_path: Path, code_in: Checkout) -> None:
