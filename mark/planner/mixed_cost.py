@@ -25,7 +25,7 @@ from mark.planner.hedged import wait_s
 from mark.planner.small_fleet import derate_small_fleets
 
 LEAST, MOST = 1e-9, 500.0
-"""Of a rate and of |x|: beyond them calls are none, or the whole difference."""
+"""The least of a rate and of |x|, and the most of x: above it calls are none."""
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ def mixed_usd_per_hour(offerings: Sequence[Offering], slo: Slo, rates: Floats, l
 def calls_rps(rates: Floats, capacities: Floats, wait_s: float) -> Floats:
     """Requests/s that find each capacity full, shape (rates, capacities)."""
     rate, room = np.maximum(rates, LEAST)[:, None], wait_s * capacities + 0.5
-    x = np.clip(2.0 * room * (capacities / rate - 1.0), -MOST, MOST)
+    x = np.minimum(2.0 * room * (capacities / rate - 1.0), MOST)
     x = np.where(np.abs(x) < LEAST, LEAST, x)
     found: Floats = np.minimum(rate, x / np.expm1(x) * rate / (2.0 * room))
     return found

@@ -60,6 +60,11 @@ def test_lambda_carries_what_one_instance_does_not() -> None:
     assert usd < 2 * LARGE.usd_per_hour
 
 
+@given(rate=st.floats(0.0, 1e5), capacity=st.floats(0.1, 1e5), wait_s=st.floats(0.0, 10.0))
+def test_calls_are_at_least_what_exceeds_the_capacity(rate: float, capacity: float, wait_s: float) -> None:
+    assert calls_rps(np.array([rate]), np.array([capacity]), wait_s)[0, 0] >= (rate - capacity) * (1.0 - 1e-6)
+
+
 @pytest.mark.parametrize(("servers", "load"), [(1, 0.6), (1, 0.8), (2, 0.9), (2, 1.2), (8, 0.95), (8, 1.1)])
 def test_calls_are_those_of_a_queue_that_few_may_wait_in(servers: int, load: float) -> None:
     """Poisson arrivals, equal times of work, and no request that would wait for longer."""
