@@ -75,7 +75,7 @@ service:
 # rollout:
 #   owner: team@example.com
 #   image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1
-#   # Two small nodes carry all of it, 43 USD a month (docs/deploy.md); `shape: ha` is for more, 170 and up.
+#   # Two small nodes carry all of it, 39 USD a month (docs/deploy.md); `shape: ha` is for more, 169 and up.
 #   node: {name: api.example.com, certificate: arn:aws:secretsmanager:us-east-1:123456789012:secret:api-AbCdEf}
 #   alarms: {to: [team@example.com], max_usd_per_hour: 12}
 #   report: {sender: mark@example.com, to: [team@example.com]}
