@@ -78,13 +78,15 @@ class Gated(EchoBackend):
 
 
 class Counted(EchoBackend):
-    """A model that notes how many of its kind are loaded at the same time."""
+    """A model that notes how many of its kind are loaded at the same time, and loads once it is let."""
 
+    free: asyncio.Event
     there = most = 0
 
     async def start(self) -> None:
         Counted.there += 1
         Counted.most = max(Counted.most, Counted.there)
+        await Counted.free.wait()
 
     async def close(self) -> None:
         Counted.there -= 1
@@ -282,6 +284,8 @@ def test_a_model_with_another_longest_batch_is_loaded_beside_the_one_that_serves
 
 def test_without_memory_for_both_the_one_that_serves_leaves_first() -> None:
     async def test() -> None:
+        Counted.free, Counted.there, Counted.most = asyncio.Event(), 0, 0
+        Counted.free.set()
         async with shared({"one": Counted}) as service:
             service.place("one")
             await service.until_serving("one")
@@ -289,6 +293,30 @@ def test_without_memory_for_both_the_one_that_serves_leaves_first() -> None:
             await until(lambda: truth(len(service.backends["one"]) == 2))
             await service.until_serving("one")
             assert Counted.most == 1
+
+    run(test())
+
+
+def test_of_models_that_change_together_one_at_a_time_is_there_twice() -> None:
+    """And one that changes again before it was loaded is not there three times."""
+
+    async def test() -> None:
+        Counted.free, Counted.there, Counted.most = asyncio.Event(), 0, 0
+        Counted.free.set()
+        async with shared({"one": Counted, "two": Counted}) as service:
+            service.place("one", "two", max_batch=3)
+            await service.until_serving("one", "two")
+            Counted.free.clear()
+            service.place("one", "two", max_batch=2)
+            await until(lambda: truth(Counted.there == 3))
+            assert [await service.ask(model) for model in ("one", "two")] == [200, 200]
+            service.place("one", "two", max_batch=1)
+            await until(lambda: truth(len(service.backends["one"]) + len(service.backends["two"]) == 4))
+            assert [await service.ask(model) for model in ("one", "two")] == [200, 200]
+            Counted.free.set()
+            await until(lambda: truth([len(found) > 1 for found in service.backends.values()] == [True, True]))
+            await until(lambda: truth(Counted.there == 2))
+            assert Counted.most == 3
 
     run(test())
 

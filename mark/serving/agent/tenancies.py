@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -63,16 +63,18 @@ class Tenancies:
         """Hold these models. One that is wanted otherwise leaves once the one that follows it serves.
 
         Without memory for both it leaves first: while a version is rolled out, its own instances answer meanwhile.
+        One model at a time is here twice: there is memory for one more.
         """
         wanted = {_key(one): one for one in spec.tenants}
         self._held = {key: held for key, held in self._held.items() if not held.task.done()}
         for key, placed in wanted.items():
             if key in self._held:
                 self._held[key].give_share(placed.share_rps)
-            elif placed.fits_beside or not any(key[0] == other[0] for other in self._held):
+            elif self._has_memory(placed):
                 self._held[key] = self._begun(placed)
+        newest = {key[0]: key for key, held in self._held.items() if held.is_serving}
         for key, held in self._held.items():
-            if key not in wanted and not self._is_awaited(key, wanted):
+            if key not in wanted and not (key in newest.values() and self._is_awaited(key, wanted)):
                 held.leaving.set()
 
     def _begun(self, placed: TenantSpec) -> _Tenancy:
@@ -82,10 +84,20 @@ class Tenancies:
             self._generations[kind] += 1
         return _Tenancy(self._host, self._make, self._device, placed, self._generations[kind])
 
-    def _is_awaited(self, key: Key, wanted: Collection[Key]) -> bool:
-        """True where this one's model is wanted otherwise, and does not serve so yet."""
-        others = [other for other in wanted if other[0] == key[0] and other in self._held]
-        return any(not self._held[other].is_serving for other in others)
+    def _has_memory(self, placed: TenantSpec) -> bool:
+        """True for a model that is not here, or while none is here twice; one that broke and waits takes none."""
+        if all(placed.model != model for model, *_ in self._held):
+            return True
+        there = Counter(model for (model, *_), held in self._held.items() if not held.is_resting)
+        return placed.fits_beside and max(there.values(), default=0) < 2
+
+    def _is_awaited(self, key: Key, wanted: Mapping[Key, TenantSpec]) -> bool:
+        """True where this one's model is wanted otherwise and does not serve so yet, and need not leave first."""
+        others = [other for other in wanted if other[0] == key[0]]
+        return any(
+            not self._held[other].is_serving if other in self._held else wanted[other].fits_beside
+            for other in others
+        )
 
     async def drain(self, stop: asyncio.Event) -> bool:
         """Let all models answer their queues and leave; False where that was stopped."""
@@ -120,6 +132,8 @@ class _Tenancy:
         self._announced: Tenant | None = None
         self._never = asyncio.Event()
         self.leaving = asyncio.Event()
+        #: It broke, and is started again later.
+        self.is_resting = False
         self.task = asyncio.ensure_future(self._run())
 
     @property
@@ -140,7 +154,9 @@ class _Tenancy:
             await self._serve()
             is_steady = asyncio.get_running_loop().time() - began_at > STEADY_S
             failures = 1 if is_steady else failures + 1
+            self.is_resting = True
             await self._until_leaving(AGAIN_S[min(failures, len(AGAIN_S)) - 1])
+            self.is_resting = False
         if self._announced is not None:
             await self._host.forget(self._announced)
 
