@@ -245,6 +245,10 @@ class LambdaOffering:
         """The price that a cold start adds to its request (MArk section 4.5: 1 USD = 7,000 starts at 3 GB)."""
         return self.memory_gib * self.cold_start_s * self.usd_per_gib_s
 
+    def is_backup(self, latency_s: float) -> bool:
+        """True where a warm call answers within this latency: instances need not carry all peaks then."""
+        return self.latency_s <= latency_s
+
     def cold_share(self, rps: float) -> float:
         """Share of the calls that start cold where they come one by one, at random, at this constant rate.
 

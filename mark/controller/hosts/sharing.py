@@ -77,7 +77,7 @@ class Sharer:
     @property
     def has_backup(self) -> bool:
         """Lambda answers in time what shared instances do not admit."""
-        return self.overflow is not None and self.overflow.latency_s <= self.slo.latency_s
+        return self.overflow is not None and self.overflow.is_backup(self.slo.latency_s)
 
     @property
     def most_busy(self) -> float:

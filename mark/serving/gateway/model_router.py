@@ -123,6 +123,8 @@ class ModelRouter:
         self._factor = math.inf if served.dispatch.admission_factor is None else served.dispatch.admission_factor
         lambda_usd = math.inf if served.overflow is None else served.overflow.usd_per_warm_request
         self._lambda_first = comes_before_crossing(lambda_usd, served.crossing_usd)
+        backup = served.overflow if self._policy.bounced is Bounced.LAMBDA else None
+        self._has_backup = backup is not None and backup.is_backup(self.objective_s)
         self.idempotency = idempotency
         self.unexpected = unexpected
         self._only: Agent | None = None
@@ -271,9 +273,10 @@ class ModelRouter:
         Those of other zones only where this one has none: what can wait does not cross.
         """
         found = []
-        for agent in [one for one in self._agents if not one.view.is_far] or self._agents:
+        staying = [one for one in self._agents if not one.view.standby and one.view.terminates_at == math.inf]
+        for agent in [one for one in staying if not one.view.is_far] or staying:
             view = agent.view
-            if view.in_service or view.waiting or view.standby or view.terminates_at < math.inf:
+            if view.in_service or view.waiting:
                 continue
             room = idle_room(view.single_s, view.full_batch_s, view.max_batch, self.objective_s)
             if room:
@@ -335,9 +338,9 @@ class ModelRouter:
 
         What would make others late there, though it is late itself, is forced on no shared instance again.
         """
-        agent = None if request.is_forced else self._route(now, request.size, self.view.own)
+        agent = self._route(now, request.size, self.view.own)
         if agent is not None:
-            agent.send(request, now, forced=False)
+            agent.send(request, now, forced=request.is_forced)
         elif not request.is_forced:
             self.bounced(request, now)
         elif self._stays(request, now, math.inf):
@@ -587,7 +590,7 @@ class ModelRouter:
         if not view.shared:
             return self._route(now, size, view.rows)
         shared = self._route(now, size, view.shared)
-        if shared is not None and self._takes_share(shared.view, request, now):
+        if shared is not None and self._is_for_share(shared, request, now):
             return shared
         return self._route(now, size, view.own) or shared
 
@@ -595,6 +598,15 @@ class ModelRouter:
         """True where a shared instance may take one more of its share, which is counted as if it took this one."""
         shared = self._route(now, request.size, self.view.shared)
         return shared is not None and self._takes_share(shared.view, request, now)
+
+    def _is_for_share(self, shared: Agent, request: InferenceRequest, now: float) -> bool:
+        """True where a shared instance is to take a request of its share, which is counted.
+
+        Not what it would bounce, where the model has instances of its own.
+        """
+        if self.view.own and not self._admits(shared, request, now):
+            return False
+        return self._takes_share(shared.view, request, now)
 
     @staticmethod
     def _takes_share(view: AgentView, request: InferenceRequest, now: float) -> bool:
@@ -608,9 +620,8 @@ class ModelRouter:
         """True where what a shared instance takes is no load of the model's own fleet; its share is counted."""
         if not _is_load(request):
             return False
-        has_backup = self.overflow is not None
-        in_share = request.in_share or (not has_backup and self._takes_share(view, request, now))
-        return spares_own(in_share, has_backup)
+        in_share = request.in_share or (not self._has_backup and self._takes_share(view, request, now))
+        return spares_own(in_share, self._has_backup)
 
     def _offer_by_zone(self, request: InferenceRequest, now: float) -> None:
         """Offer a request to the agents of this zone while they are in time, then as `_choose` does.
@@ -632,7 +643,7 @@ class ModelRouter:
             if agent is None and self._calls_in_time(request, now):
                 return
         shared = self._route(now, request.size, view.shared) if agent is None else None
-        if shared is not None and self._takes_share(shared.view, request, now):
+        if shared is not None and self._is_for_share(shared, request, now):
             agent = shared
         if agent is None:
             agent = (
@@ -646,11 +657,13 @@ class ModelRouter:
     def _in_time(self, request: InferenceRequest, now: float, rows: Sequence[int]) -> Agent | None:
         """The agent that a request is routed to among these, where it is expected to admit it."""
         agent = self._route(now, request.size, rows)
-        if agent is None:
-            return None
+        return agent if agent is not None and self._admits(agent, request, now) else None
+
+    def _admits(self, agent: Agent, request: InferenceRequest, now: float) -> bool:
+        """True where an agent is expected to admit a request, by what is known of its queue here."""
         view, at, due_at = agent.view, request.arrived_at, request.deadline_at
         finish_at = view.finish_at(now, request.size)
-        return agent if stays(finish_at, finish_at, view.terminates_at, at, due_at, self._factor) else None
+        return stays(finish_at, finish_at, view.terminates_at, at, due_at, self._factor)
 
     def _calls_in_time(self, request: InferenceRequest, now: float) -> bool:
         """Call Lambda where it is in time; False where it was not called."""

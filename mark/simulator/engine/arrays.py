@@ -62,6 +62,7 @@ def rules(
     network_s: float = 0.0,
 ) -> Record:
     """The rules of a run as numbers, on the trace's clock: what takes real seconds takes `speed` times as long."""
+    overflows = overflow is not None and dispatch.bounced is Bounced.LAMBDA
     values = {
         "routing": _ROUTING[dispatch.routing],
         "factor": math.inf if dispatch.admission_factor is None else dispatch.admission_factor,
@@ -73,7 +74,8 @@ def rules(
         "last_second": seconds - 1,
         "monitor_requests": monitor.requests if monitor else ENDLESS,
         "monitor_s": monitor.seconds if monitor else math.inf,
-        "overflows": overflow is not None and dispatch.bounced is Bounced.LAMBDA,
+        "overflows": overflows,
+        "has_backup": overflows and overflow is not None and overflow.is_backup(slo.latency_s),
         "lambda_s": overflow.latency_s * speed if overflow else 0.0,
         "cold_s": overflow.cold_start_s * speed if overflow else 0.0,
         "concurrency": overflow.concurrency if overflow else 0,

@@ -114,7 +114,7 @@ CENTRAL = np.dtype(
 )
 RULES = np.dtype(
     [
-        *((name, "?") for name in ("shed_late", "overflows", "lambda_before_crossing")),
+        *((name, "?") for name in ("shed_late", "overflows", "has_backup", "lambda_before_crossing")),
         *((name, "i8") for name in ("routing", "monitor_requests", "concurrency", "burst")),
         ("last_second", "i8"),
         *((name, "f8") for name in ("factor", "give_up_s", "objective_s", "target", "start_at", "monitor_s")),

@@ -196,7 +196,7 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
         outcome = _offer(now, arrived_at, deadline_at, near_own, False, rules, fleet, devices, models)
     if outcome == BOUNCED:
         outcome = _offer(now, arrived_at, deadline_at, own, False, rules, fleet, devices, models)
-        if outcome != BOUNCED and shared.size and not rules.overflows and arrived_at == now:
+        if outcome != BOUNCED and shared.size and not rules.has_backup and arrived_at == now:
             row = _least_finish(now, deadline_at, shared, fleet, devices)
             if row != NONE and _spares_own(now, deadline_at, row, rules, fleet, devices):
                 models.seconds[model][second_of(arrived_at, rules)].spared += 1
@@ -308,7 +308,7 @@ def _offer(
         return BOUNCED
     if in_share:
         server.share_left -= 1.0
-    is_planned = spares_own(in_share, rules.overflows)
+    is_planned = spares_own(in_share, rules.has_backup)
     return _enqueue_or_shed(row, now, arrived_at, finish_at, is_planned, fleet, devices, models)
 
 
@@ -318,8 +318,8 @@ def _spares_own(now: float, deadline_at: float, row: int, rules: Record, fleet: 
     What is of the share is counted as if the tenant took it.
     """
     server = fleet.servers[row]
-    in_share = server.shared and not rules.overflows and has_share(now / rules.speed, server)  # of real seconds
-    if not server.shared or not spares_own(in_share, rules.overflows):
+    in_share = server.shared and not rules.has_backup and has_share(now / rules.speed, server)  # of real seconds
+    if not server.shared or not spares_own(in_share, rules.has_backup):
         return False
     tenants = _working(row, fleet, devices)
     if deadline_at < likely_finish_at(now, row, deadline_at, tenants, fleet.servers, fleet.queue):

@@ -69,7 +69,8 @@ class FakeCalls:
 
 def router_of(agents: Sequence[FakeAgent], calls: FakeCalls | None, *, crossing_usd: float = 0.0) -> ModelRouter:
     unexpected = UnexpectedErrors(logging.getLogger("test"))
-    model = served(latency_s=SLO_S, overflow=None if calls is None else LAMBDA)
+    slow = replace(LAMBDA, latency_s=2.0 * SLO_S)
+    model = served(latency_s=SLO_S, overflow=None if calls is None else slow if calls.late else LAMBDA)
     made = ModelRouter(
         replace(model, crossing_usd=crossing_usd),
         overflow=cast("LambdaCalls | None", calls),
@@ -89,7 +90,8 @@ def ask(router: ModelRouter) -> InferenceRequest:
 
 
 NEAR, BUSY, FULL_NEAR = agent("0-near"), agent("0-near", waiting=8), agent("0-near", waiting=FULL)
-FAR = agent("1-far")
+FAR, STANDBY, LEAVING = agent("1-far"), agent("0-near"), agent("0-near")
+STANDBY.view.standby, LEAVING.view.terminates_at = True, NOW + 60.0
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,10 @@ def test_a_request_stays_in_its_zone_while_it_is_in_time_there(
     assert got == [by]
 
 
-@pytest.mark.parametrize(("agents", "idle"), [((NEAR, FAR), ["0-near"]), ((BUSY, FAR), []), ((FAR,), ["1-far"])])
+@pytest.mark.parametrize(
+    ("agents", "idle"),
+    [((NEAR, FAR), ["0-near"]), ((BUSY, FAR), []), ((FAR,), ["1-far"]), ((STANDBY, LEAVING, FAR), ["1-far"])],
+)
 def test_what_can_wait_crosses_only_where_its_zone_has_no_instance(
     agents: Sequence[FakeAgent], idle: list[str]
 ) -> None:
@@ -159,7 +164,7 @@ def test_what_a_shared_instance_bounces_goes_to_the_models_own_in_the_zone() -> 
     assert (near.got, far.got, calls.called) == ([False], [], 0)
 
 
-@pytest.mark.parametrize("calls", [FakeCalls(), None])
+@pytest.mark.parametrize("calls", [FakeCalls(), FakeCalls(late=True), None])
 @pytest.mark.parametrize("own", [(), (agent("0-near"),)])
 def test_without_lambda_what_is_beyond_its_share_is_load_of_the_models_own_fleet(
     calls: FakeCalls | None, own: tuple[FakeAgent, ...]
@@ -169,12 +174,30 @@ def test_without_lambda_what_is_beyond_its_share_is_load_of_the_models_own_fleet
     router = router_of([shared, *own], calls)
     first, second = ask(router), ask(router)
     assert shared.got == [False] * (2 - len(own))
-    found = [router.spares_own(shared.view, one, NOW) for one in (first, second)]
-    assert found == [True, calls is not None]
-    assert shared.view.share_left == (0.0 if calls is None or own else 1.0)
+    has_backup = calls is not None and not calls.late
+    assert [router.spares_own(shared.view, one, NOW) for one in (first, second)] == [True, has_backup]
+    assert shared.view.share_left == (1.0 if has_backup and not own else 0.0)
     assert router.spares_own(shared.view, first, NOW), "what comes again is of the share that it had"
     first.client = cast("HeldUse", SimpleNamespace(is_load=False))
     assert not router.spares_own(shared.view, first, NOW), "what idle capacity takes of the async class is no load"
+
+
+def test_what_a_shared_instance_would_bounce_goes_to_the_models_own_and_takes_none_of_the_share() -> None:
+    """Its batch takes much longer than expected, say."""
+    shared, near = agent("s-near", share_rps=5.0), agent("0-near")
+    shared.view.in_service, shared.view.free_at = 1, NOW + 10.0 * SLO_S
+    ask(router_of([shared, near], FakeCalls()))
+    assert (shared.got, near.got, shared.view.share_left) == ([], [False], 1.0)
+
+
+def test_what_was_forced_on_a_shared_instance_and_comes_back_is_forced_on_the_models_own() -> None:
+    shared, near = agent("s-near", share_rps=5.0), agent("0-near")
+    router = router_of([shared], None)
+    request = ask(router)
+    request.is_forced = True
+    router.set_agents([cast("Agent", one) for one in (shared, near)])
+    router.bounced_by_neighbours(request, NOW)
+    assert (shared.got, near.got) == ([False], [True])
 
 
 def test_a_change_of_a_share_leaves_what_was_saved_up() -> None:
