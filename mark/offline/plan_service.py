@@ -162,6 +162,7 @@ def plan_members(
     if sharers:
         report("deciding who shares", 0.0)
         packing = share_instances(sharers, histories, owned=standing_leaves)
+    fewer = math.inf
     while True:
         if divider.cap and sharers:
             packing = within_cap(packing, sharers, histories, divider, NOTHING)
@@ -170,8 +171,9 @@ def plan_members(
         for wish in wishes if divider.cap else ():
             if wish.plan is not None:
                 divider.claim(wish.model, wish.request, wish.plan)
-        if divider.shared_count >= len(hosts):
-            break  # else the models' own claims leave less, and more is to be claimed for their own
+        if divider.shared_count >= len(hosts) or len(hosts) >= fewer:
+            break
+        fewer = len(hosts)  # the models' own claims leave less, and more is to be claimed for their own
     plans = [
         _model_plan(wish, expected_load(history), divider) for wish, history in zip(wishes, histories, strict=True)
     ]

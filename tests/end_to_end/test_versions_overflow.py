@@ -122,6 +122,9 @@ def test_another_version_takes_the_place_of_one_that_was_aborted(live: Rig, burs
     """It has the environments of that one; after its promotion the first version goes back."""
     store = live.store
     stable = store.versions("shop").stable
+    edit(live.home, 4)
+    start(live, *UNHURRIED)
+    live.mark("rollout", "abort", "--model", "shop", "--name", live.name)
     edit(live.home, 3)
     candidate = start(live, *UNHURRIED)["candidate"]
     found = Counter[tuple[str, str, float | None]]()
