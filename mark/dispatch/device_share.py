@@ -18,7 +18,8 @@ SHARE_FIELDS = {
 SHARE_S = 10.0
 """A tenant may take the requests of so long at once, beside one batch."""
 LOAD_S = 5.0
-"""Time constant of a gateway's load: the bucket of SHARE_S bears that it lags, and few requests make no load."""
+"""Time constant of a gateway's load: few requests make no load, and the bucket of SHARE_S bears that it lags. A
+gateway that has just come has a small part, and a small bucket, for so long."""
 
 
 def has_share(now: float, server: Server) -> bool:
