@@ -249,15 +249,12 @@ class _Wish:
     model: str
     policy: ControllerPolicy
     tenancies: tuple[TenantUse, ...]
+    #: Load that shared instances may take.
+    room_rps: float
     request: PlanRequest
     #: None where no fleet keeps the objective, for that reason.
     plan: Plan | None
     reason: str
-
-    @property
-    def room_rps(self) -> float:
-        """Load that shared instances may take."""
-        return sum(tenant.share_rps for tenant in self.tenancies)
 
 
 def _wish(model: Experiment, bundle: PolicyBundle, hosts: Sequence[HostUse], report: Report) -> _Wish:
@@ -274,7 +271,15 @@ def _wish(model: Experiment, bundle: PolicyBundle, hosts: Sequence[HostUse], rep
         plan = plan_fleet(request, policy, own_planner(policy))
     except PlanInfeasible as error:
         reason = str(error)
-    return _Wish(model=name, policy=policy, tenancies=tenancies, request=request, plan=plan, reason=reason)
+    return _Wish(
+        model=name,
+        policy=policy,
+        tenancies=tenancies,
+        room_rps=room_rps,
+        request=request,
+        plan=plan,
+        reason=reason,
+    )
 
 
 def _model_plan(wish: _Wish, expected: Demand, divider: CapDivider) -> ModelPlan:

@@ -1,4 +1,4 @@
-"""What instances and Lambda cost a model together: never more for a choice more, never less for more load."""
+"""Cost of instances and Lambda together: never more for a choice more, never less for more load."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_memory_waits_and_budgets_hold(service: Service) -> None:
 
 
 def can_carry(found: Packing, needs: dict[str, Need], unit: int) -> bool:
-    """Whether the hosts carry what their tenants are planned to carry, as busy as all of those allow."""
+    """True where the hosts carry what their tenants are planned to carry, as busy as all of those allow."""
     tenants = [(h, tenant) for h, host in enumerate(found.hosts) for tenant in host.tenants]
     if not tenants:
         return True

@@ -74,7 +74,7 @@ class Tenancies:
                 self._held[key] = self._begun(placed)
         newest = {key[0]: key for key, held in self._held.items() if held.is_serving}
         for key, held in self._held.items():
-            if key not in wanted and not (key in newest.values() and self._is_awaited(key, wanted)):
+            if key not in wanted and not (newest.get(key[0]) == key and self._is_awaited(key, wanted)):
                 held.leaving.set()
 
     def _begun(self, placed: TenantSpec) -> _Tenancy:
