@@ -5,16 +5,9 @@ with a high maximum) they are a distribution of the rate within that unit: one w
 maximum, the others at what is left of the mean.
 
 At a rate r a capacity C does not carry all of r, and above it not nothing: arrivals are random, and a request may
-wait for w seconds before it is too late. As a diffusion between an empty queue and one that is w seconds long
-(heavy traffic, Poisson arrivals, the variance of r a second) the rate that finds it full is
+wait for so many seconds before it is too late. `full_queue.py` says how many find the queue full.
 
-    shortfall(r, C) = x / (e^x - 1) / 2w,   x = 2 w (C - r)
-
-which is r - C far above the capacity, nothing far below, and 1 / 2w where they meet: what a request may wait, not
-how much arrives, says how much is in excess there. With an empty fleet all is: the formula is scaled to
-that.
-
-    carried[t, i] = E[r - shortfall(r, level i)] over the rates of unit t,  requests/s
+    carried[t, i] = E[r - turned away(r, level i)] over the rates of unit t,  requests/s
 
 is all that a planner needs: an instance that serves the levels from z to z + c carries carried(z + c) -
 carried(z).
@@ -26,11 +19,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from mark.domain.demand import WINDOW_S, Demand, Forecast
 from mark.domain.errors import PlanInfeasible
+from mark.planner.full_queue import carried_rps
 
 NODES = 20
 """Equally likely cases that a distribution is cut into."""
@@ -38,12 +31,6 @@ LEVELS = 240
 """Levels of capacity that are told apart, from 0 to the highest rate that may come."""
 TOP_WAITS = 2.0
 """The top level lies so far above the highest rate that little is in excess there."""
-EDGE, STEPS = 20.0, 16
-_AT = np.linspace(-EDGE, EDGE, round(2 * EDGE * STEPS) + 1)
-_AT[len(_AT) // 2] = 1e-9
-SHORTFALL = _AT / np.expm1(_AT)
-"""x / (e^x - 1) at STEPS points a unit of x; beyond the edges it is -x, or nothing."""
-
 Floats = NDArray[np.float64]
 
 
@@ -111,8 +98,10 @@ def _typical(means: Floats, maxima: Floats, windows: float) -> Floats:
 
 def _carried_by(means: Floats, maxima: Floats, unit_s: float, wait_s: float, levels: Floats) -> Floats:
     """means, maxima: shape (units, cases); returns shape (units, levels)."""
-    windows = unit_s / WINDOW_S
-    return _carried(_typical(means, maxima, windows), maxima, 1.0 / windows, wait_s, levels)
+    windows, cases = unit_s / WINDOW_S, means.shape[1]
+    rates = np.hstack((_typical(means, maxima, windows), maxima))
+    weights = np.repeat((1.0 - 1.0 / windows, 1.0 / windows), cases) / cases
+    return carried_rps(rates, weights, wait_s, levels)
 
 
 def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:
@@ -131,59 +120,3 @@ def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:
     cases[:, at <= known[0]] = rates[:, :1]  # flat beyond the levels
     cases[:, at >= known[-1]] = rates[:, -1:]
     return cases
-
-
-@njit(cache=True)
-def _carried(
-    typical: Floats, maxima: Floats, at_maximum: float, wait_s: float, levels: Floats
-) -> Floats:  # pragma: no cover - compiled
-    """E[r - shortfall(r, level)], shape (units, levels), over the cases. typical, maxima: shape (units, cases).
-
-    levels: rising, so that nothing is worked out from the first level on above which nothing is in excess.
-    """
-    units, cases = typical.shape
-    found = np.zeros((units, len(levels)))
-    for t in range(units):
-        for k in range(2 * cases):
-            rate = typical[t, k] if k < cases else maxima[t, k - cases]
-            if rate == 0.0:
-                continue
-            weight = (1.0 - at_maximum if k < cases else at_maximum) / cases
-            _add(found[t], weight * rate, rate, wait_s, levels)
-    return found
-
-
-@njit(cache=True)
-def _add(found: Floats, most: float, rate: float, wait_s: float, levels: Floats) -> None:  # pragma: no cover
-    """Add what is carried of one rate, `most` of it at the highest levels. found, levels: shape (levels,).
-
-    The loops have no branch that the processor must guess, which takes a third of the time.
-    """
-    alone = _shortfall(-2.0 * wait_s * rate)
-    some, end = 0, len(levels)
-    while some < end:  # of the levels so many have something in excess
-        middle = (some + end) // 2
-        if 2.0 * wait_s * (levels[middle] - rate) < EDGE:
-            some = middle + 1
-        else:
-            end = middle
-    for i in range(some):
-        x = 2.0 * wait_s * (levels[i] - rate)
-        at = (x + EDGE) * STEPS
-        place = np.uint32(max(0, int(at)))
-        low = SHORTFALL[place]
-        between = low + (at - int(at)) * (SHORTFALL[place + np.uint32(1)] - low)
-        found[i] += most * (1.0 - (-x if x <= -EDGE else between) / alone)
-    for i in range(some, len(levels)):
-        found[i] += most
-
-
-@njit(cache=True)
-def _shortfall(x: float) -> float:  # pragma: no cover - compiled
-    if x <= -EDGE:
-        return -x
-    if x >= EDGE:
-        return 0.0
-    at = (x + EDGE) * STEPS
-    place = int(at)
-    return float(SHORTFALL[place] + (at - place) * (SHORTFALL[place + 1] - SHORTFALL[place]))

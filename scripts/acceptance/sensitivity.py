@@ -22,7 +22,7 @@ from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
 from mark.controller.limits.spot_breaker import BreakerPolicy
 from mark.controller.policy import ControllerPolicy
 from mark.domain.offering import Market
-from mark.planner import hedged, miss_penalty, rates, shortfall_cost, small_fleet, spot_pools
+from mark.planner import full_queue, hedged, miss_penalty, rates, shortfall_cost, small_fleet, spot_pools
 from mark.policies import bundles
 from mark.policies.bundles import PolicyBundle
 from mark.simulator.experiment import ExperimentSpec
@@ -49,7 +49,7 @@ development days.
 """
 Policy = TypeVar("Policy", ControllerPolicy, BreakerPolicy, LaunchBreakerPolicy)
 DECIDING = (
-    *(hedged, rates, shortfall_cost, miss_penalty, small_fleet, spot_pools),
+    *(hedged, full_queue, rates, shortfall_cost, miss_penalty, small_fleet, spot_pools),
     *(error_budget, surges, standby),
 )
 """Modules that `hedged` decides by: each number of theirs is changed here, or excused."""
@@ -59,8 +59,11 @@ EXCUSED = {
     "planner.hedged.SAME_WORTH": RESOLUTION,
     "planner.hedged.PRICE_STEPS": RESOLUTION,
     "planner.rates.NODES": RESOLUTION,
-    "planner.rates.EDGE": RESOLUTION,
-    "planner.rates.STEPS": RESOLUTION,
+    "planner.full_queue.EDGE": RESOLUTION,
+    "planner.full_queue.STEPS": RESOLUTION,
+    "planner.full_queue.ROWS": RESOLUTION,
+    "planner.full_queue.SUMMED": RESOLUTION,
+    "planner.full_queue.NEWTON": RESOLUTION,
     "planner.miss_penalty.STEPS": RESOLUTION,
     "planner.miss_penalty.LEAST_SHARE": "a floor that an objective of 100 % alone meets",
     "planner.miss_penalty.DAY_S": UNIT,

@@ -60,7 +60,7 @@ def test_lambda_carries_what_one_instance_does_not() -> None:
     assert usd < 2 * LARGE.usd_per_hour
 
 
-@given(rate=st.floats(0.0, 1e5), capacity=st.floats(0.1, 1e5), wait_s=st.floats(0.0, 10.0))
+@given(rate=st.floats(0.0, 1e5), capacity=st.floats(0.1, 1e5), wait_s=st.floats(0.001, 10.0))
 def test_calls_are_at_least_what_exceeds_the_capacity(rate: float, capacity: float, wait_s: float) -> None:
     assert calls_rps(np.array([rate]), np.array([capacity]), wait_s)[0, 0] >= (rate - capacity) * (1.0 - 1e-6)
 
@@ -78,4 +78,4 @@ def test_calls_are_those_of_a_queue_that_few_may_wait_in(servers: int, load: flo
         else:
             calls += 1
     found = calls_rps(np.array([rate]), np.array([servers / works_s]), wait_s)[0, 0]
-    assert found / rate == pytest.approx(calls / len(arrivals), abs=0.035)
+    assert found / rate == pytest.approx(calls / len(arrivals), abs=0.01)
