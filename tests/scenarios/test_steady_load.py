@@ -124,7 +124,6 @@ def test_a_load_at_the_edge_of_one_instance_is_served_in_time(at_the_edge: tuple
     assert run.attained >= SLO.target
 
 
-@pytest.mark.xfail(strict=True, reason="a load at the edge of one instance still buys a second one now and then")
 def test_a_load_at_the_edge_of_one_instance_launches_none(at_the_edge: tuple[RunResult, list[float]]) -> None:
     _, launches = at_the_edge
     assert not [at for at in launches if at > SETTLED_S]
