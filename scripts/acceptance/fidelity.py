@@ -21,7 +21,7 @@ from mark.config.trace import TraceSettings
 from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.live.commands.service_rehearsal import rehearse_service
-from mark.report.live.rehearsal import agreement, comparison_document
+from mark.report.live.formatting import components
 from mark.report.live.service_rehearsal import ServiceComparison
 from mark.simulator.rng import seed_of
 from mark.simulator.traces.generators import mmpp
@@ -127,28 +127,31 @@ def report_service(seed: int, compared: ServiceComparison) -> bool:
 
 def report(seed: int, rehearsed: Rehearsed) -> bool:
     """Print one seed's differences; whether the two agree."""
-    compared = comparison_document(
-        rehearsed.live,
-        rehearsed.replay,
-        live_orders=rehearsed.live_orders,
-        replayed_orders=rehearsed.replay_orders,
+    live, replay = rehearsed.live, rehearsed.replay
+    usd = {part: (amount, replay["cost_usd"][part] or 0.0) for part, _, amount in components(live.cost_usd)}
+    total_apart = usd["total"][0] / usd["total"][1] - 1
+    clients, replayed = rehearsed.load["attained"] or 0.0, replay["slo"]["attained"] or 0.0
+    orders = {
+        key: (rehearsed.live_orders[key], rehearsed.replay_orders[key])
+        for key in sorted(rehearsed.live_orders.keys() | rehearsed.replay_orders.keys())
+    }
+    most_apart = max((abs(here - there) for here, there in orders.values()), default=0)
+    serving_apart = usd["serving"][0] / usd["serving"][1] - 1
+    in_time = (live.objective.attained or 0.0) - replayed
+    cold = live.lambda_.cold / max(1, live.lambda_.invocations) - (replay["cold_start_rate"] or 0.0)
+    print(
+        f"seed {seed}. Live against its replay: total {total_apart:+.1%}, serving {serving_apart:+.1%}, in time "
+        f"{in_time:+.2%}, cold starts {cold:+.2%}; orders in any ten minutes at most {most_apart} apart.",
+        flush=True,
     )
-    clients, replayed = rehearsed.load["attained"] or 0.0, rehearsed.replay["slo"]["attained"] or 0.0
-    print(f"seed {seed}. {agreement(compared)}", flush=True)
     print(f"  in time, as clients saw it: {clients:.4f} / {replayed:.4f}")
-    for component, usd in compared["cost_usd"].items():
-        print(f"  {component}, USD: {usd['live']:.4f} / {usd['replayed']:.4f}")
-    print(f"  by {rehearsed.live.by} / {rehearsed.replay['served']}")
-    for key in sorted(rehearsed.live_orders.keys() | rehearsed.replay_orders.keys()):
-        here, there = rehearsed.live_orders[key], rehearsed.replay_orders[key]
+    for part, both in usd.items():
+        print(f"  {part}, USD: {both[0]:.4f} / {both[1]:.4f}")
+    print(f"  by {live.by} / {replay['served']}")
+    for (place, kind, offering), (here, there) in orders.items():
         if abs(here - there) > INSTANCES:
-            print(f"  minutes {10 * key[0]}-{10 * key[0] + 10}: {key[1]} {key[2]} {here} / {there}")
-    total = compared["cost_usd"]["total"]
-    return (
-        abs((total["live"] or 0.0) / (total["replayed"] or 1.0) - 1) <= TOTAL
-        and abs(clients - replayed) <= ATTAINED
-        and compared["orders_most_apart"] <= INSTANCES
-    )
+            print(f"  minutes {10 * place}-{10 * place + 10}: {kind} {offering} {here} / {there}")
+    return abs(total_apart) <= TOTAL and abs(clients - replayed) <= ATTAINED and most_apart <= INSTANCES
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""A running service: its page and table, the server of the page, and the report of a rehearsal."""
+"""A running service: its page and table, and the server of the page."""
