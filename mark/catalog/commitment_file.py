@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -75,6 +75,10 @@ class _TermEntry(Entry):
         """End of the term, epoch seconds."""
         return None if self.starts_at is None else self.starts_at + self.years * YEAR.total_seconds()
 
+    def fields(self) -> dict[str, Any]:
+        """What the domain's word for it is made of."""
+        return {**self.model_dump(exclude={"starts"}), "starts_at": self.starts_at, "ends_at": self.ends_at}
+
 
 class SavingsPlanEntry(_TermEntry):
     """A Savings Plan."""
@@ -87,19 +91,8 @@ class SavingsPlanEntry(_TermEntry):
 
     def to_domain(self) -> SavingsPlan:
         """The domain's word for it."""
-        return SavingsPlan(
-            name=self.name,
-            kind=self.kind,
-            usd_per_hour=self.usd_per_hour,
-            family=self.family,
-            region=self.region,
-            rates=tuple(sorted(self.rates.items())),
-            discounts=tuple(sorted(self.discounts.items())),
-            years=self.years,
-            payment=self.payment,
-            starts_at=self.starts_at,
-            ends_at=self.ends_at,
-        )
+        pairs = {"rates": tuple(sorted(self.rates.items())), "discounts": tuple(sorted(self.discounts.items()))}
+        return SavingsPlan(**{**self.fields(), **pairs})
 
 
 class ReservedEntry(_TermEntry):
@@ -112,18 +105,7 @@ class ReservedEntry(_TermEntry):
 
     def to_domain(self) -> ReservedInstances:
         """The domain's word for it."""
-        return ReservedInstances(
-            name=self.name,
-            instance_type=self.instance_type,
-            count=self.count,
-            usd_per_hour=self.usd_per_hour,
-            zone=self.zone,
-            offering_class=self.offering_class,
-            years=self.years,
-            payment=self.payment,
-            starts_at=self.starts_at,
-            ends_at=self.ends_at,
-        )
+        return ReservedInstances(**self.fields())
 
 
 class CapacityEntry(Entry):
@@ -136,9 +118,7 @@ class CapacityEntry(Entry):
 
     def to_domain(self) -> CapacityReservation:
         """The domain's word for it."""
-        return CapacityReservation(
-            name=self.name, instance_type=self.instance_type, count=self.count, zone=self.zone
-        )
+        return CapacityReservation(**self.model_dump())
 
 
 class CommitmentFile(Entry):
@@ -165,32 +145,10 @@ class CommitmentFile(Entry):
 def file_of(owned: Commitments) -> dict[str, object]:
     """The document of a file of these commitments, without their terms: as if all held for ever."""
     plans = tuple(
-        SavingsPlanEntry(
-            name=plan.name,
-            usd_per_hour=plan.usd_per_hour,
-            payment=plan.payment,
-            years=3 if plan.years >= 3 else 1,
-            kind=plan.kind,
-            family=plan.family,
-            region=plan.region,
-            rates=dict(plan.rates),
-            discounts=dict(plan.discounts),
-        )
+        SavingsPlanEntry(**{**_entry(plan), "rates": dict(plan.rates), "discounts": dict(plan.discounts)})
         for plan in owned.plans
     )
-    reservations = tuple(
-        ReservedEntry(
-            name=item.name,
-            usd_per_hour=item.usd_per_hour,
-            payment=item.payment,
-            years=3 if item.years >= 3 else 1,
-            instance_type=item.instance_type,
-            count=item.count,
-            zone=item.zone,
-            offering_class=item.offering_class,
-        )
-        for item in owned.reservations
-    )
+    reservations = tuple(ReservedEntry(**_entry(item)) for item in owned.reservations)
     kept = tuple(
         CapacityEntry(name=item.name, instance_type=item.instance_type, count=int(item.count), zone=item.zone)
         for item in owned.capacity_reservations
@@ -199,6 +157,13 @@ def file_of(owned: Commitments) -> dict[str, object]:
         format=FORMAT, savings_plans=plans, reserved_instances=reservations, capacity_reservations=kept
     )
     return file.model_dump(mode="json", exclude_defaults=True)
+
+
+def _entry(item: SavingsPlan | ReservedInstances) -> dict[str, Any]:
+    """Its fields in the file, without its term."""
+    told = asdict(item)
+    del told["starts_at"], told["ends_at"]
+    return {**told, "years": 3 if item.years >= 3 else 1}
 
 
 def load_commitments(path: Path) -> Commitments:

@@ -97,16 +97,10 @@ class PriceEntry(Entry):
     def to_domain(self) -> InstanceType:
         """The domain's word for it."""
         percent = self.spot_interruption_percent_per_month
+        own = {"instance_type", "spot_interruption_percent_per_month", "credits"}
         return InstanceType(
+            **self.model_dump(exclude=own),
             name=self.instance_type,
-            vcpus=self.vcpus,
-            memory_gib=self.memory_gib,
-            architecture=self.architecture,
-            accelerator=self.accelerator,
-            accelerator_count=self.accelerator_count,
-            accelerator_memory_gib=self.accelerator_memory_gib,
-            on_demand_usd_per_hour=self.on_demand_usd_per_hour,
-            spot_usd_per_hour=self.spot_usd_per_hour,
             spot_interruption_rate=None if percent is None else percent / 100,
             credits=None if self.credits is None else _credits(self.credits, self.vcpus),
         )
@@ -179,16 +173,10 @@ class ModelEntry(Entry):
 
     def to_domain(self) -> ModelSpec:
         """The domain's word for it."""
+        own = {"latency_ms", "target_percent", "objective_source", "memory_source", "payload_source", "sizes"}
         return ModelSpec(
-            name=self.name,
+            **self.model_dump(exclude=own),
             slo=Slo(latency_s=self.latency_ms / _MS_PER_S, target=self.target_percent / 100),
-            memory_gib=self.memory_gib,
-            architectures=self.architectures,
-            accelerators=self.accelerators,
-            cpu=self.cpu,
-            payload_mib=self.payload_mib,
-            redispatch=self.redispatch,
-            rows_are_items=self.rows_are_items,
             usual_sizes=self.sizes,
             source=f"objective: {self.objective_source or NOT_STATED}; "
             f"memory: {self.memory_source or NOT_STATED}; "
