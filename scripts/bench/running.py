@@ -8,7 +8,6 @@ in a folder that is removed.
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from urllib.request import urlopen
 MARK = str(Path(sys.executable).with_name("mark"))
 UP_S, LOAD_S, DOWN_S, ANSWER_S = 600.0, 300.0, 120.0, 30.0
 """Longest that a command, and an answer, may take."""
-DAY_MIN = 24 * 60
 OBJECTIVE_MS = 200.0
 NAME = "bench"
 
@@ -71,13 +69,12 @@ class Memory:
     peak: float
 
 
-def run_service(models: int, *, rps: float, seconds: float, history_days: float = 0.0) -> dict[str, Memory]:
+def run_service(models: int, *, rps: float, seconds: float) -> dict[str, Memory]:
     """Memory of each process by its name after so many seconds of load on the first model.
 
-    Every model has answered a request by then. history_days: length of the load that forecasters have learned
-    from; 0 for an hour of the expected one.
+    Every model has answered a request by then.
     """
-    with running_service(models, rps=rps, history_days=history_days) as service:
+    with running_service(models, rps=rps) as service:
         if service.load(rps, seconds).wait(LOAD_S + seconds):
             raise RuntimeError("mark load failed")
         _ask_each(service.home)
@@ -105,11 +102,11 @@ class Running:
 
 
 @contextmanager
-def running_service(models: int, *, rps: float, history_days: float = 0.0, **service: object) -> Iterator[Running]:
+def running_service(models: int, *, rps: float, **service: object) -> Iterator[Running]:
     """A service of so many models while the context lasts. service: further settings of it."""
     with tempfile.TemporaryDirectory(prefix="mark-bench-") as name:
         home = Path(name)
-        _mark(home, UP_S, "up", "--config", str(_write(home, models, rps, history_days, service)), "--detach")
+        _mark(home, UP_S, "up", "--config", str(_write(home, models, rps, service)), "--detach")
         try:
             yield Running(home)
         finally:
@@ -137,7 +134,7 @@ def _model(number: int) -> str:
     return f"tiny-{number:02}"
 
 
-def _write(home: Path, models: int, rps: float, history_days: float, service: Mapping[str, object]) -> Path:
+def _write(home: Path, models: int, rps: float, service: Mapping[str, object]) -> Path:
     names = [_model(number) for number in range(models)]
     (home / "tiny.py").write_text(CODE)
     described = [{"name": name, **DESCRIPTION} for name in names]
@@ -159,19 +156,9 @@ def _write(home: Path, models: int, rps: float, history_days: float, service: Ma
         "simulate": {"world": "ideal"},
         "service": {"name": NAME, "port": 0, "status_port": 0, "serve": serve, **service},
     }
-    if history_days:
-        settings["trace"] = _trace(home, history_days)
     path = home / "mark.yaml"
     path.write_text(json.dumps(settings))  # JSON is YAML
     return path
-
-
-def _trace(home: Path, days: float) -> dict[str, Any]:
-    """A load of that length with a wave a day, in requests per minute."""
-    minutes = range(int(days * DAY_MIN) + DAY_MIN)
-    rows = (f"{60 * at},{round(60 * (60 + 40 * math.sin(2 * math.pi * at / DAY_MIN)))}" for at in minutes)
-    (home / "load.csv").write_text("\n".join(("time,count", *rows)))
-    return {"file": "load.csv", "start_s": 60 * int(days * DAY_MIN)}
 
 
 def _environment(home: Path) -> dict[str, str]:
