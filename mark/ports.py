@@ -478,20 +478,6 @@ class PythonModel(Protocol):
         ...
 
 
-class StreamingModel(Protocol):
-    """A model like it whose answers come in parts."""
-
-    @property
-    def inputs(self) -> Sequence[TensorSpec]: ...
-
-    @property
-    def outputs(self) -> Sequence[TensorSpec]: ...
-
-    def predict(self, inputs: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Yield the outputs for one request part by part: a generator, closed where nobody waits any more."""
-        ...
-
-
 class VariantModel(PythonModel, Protocol):
     """A Python model that has variants. Until `switch` is called it answers with the most accurate one."""
 

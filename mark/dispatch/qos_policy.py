@@ -98,13 +98,8 @@ def action_count(pool: QosPool) -> int:
     return 1 + len(pool.kappa) * len(pool.sizes)
 
 
-def features(state: QosState, pool: QosPool) -> Floats:
-    """The state as numbers of the order of 1. shape (feature_count,)."""
-    return state_features(*state, pool.tables)
-
-
 def state_features(kind: int, left_s: Floats, rate_qps: float, rest_s: Floats, tables: QosTables) -> Floats:
-    """`features` of the parts of a state.
+    """The parts of a state as numbers of the order of 1. shape (feature_count,).
 
     The histogram and the queue length as logarithms, the queue as a share of each batch size up to 1, the rate
     over what the pool serves in the largest batches, the type of the device, and the rest of each device's batch.
@@ -124,13 +119,8 @@ def state_features(kind: int, left_s: Floats, rate_qps: float, rest_s: Floats, t
     return found
 
 
-def allowed_actions(state: QosState, pool: QosPool) -> Bools:
-    """Actions that make sense in the state. shape (action_count,)."""
-    return actions_allowed(state.kind, state.queued, pool.tables)
-
-
 def actions_allowed(kind: int, queued: int, tables: QosTables) -> Bools:
-    """`allowed_actions` of a device of this type, with so many waiting."""
+    """Actions that make sense for a device of this type, with so many waiting. shape (action_count,)."""
     variants, sizes = tables.throughput_qps.shape[1:]
     found = np.zeros(1 + variants * sizes, np.bool_)
     found[0] = tables.waits
@@ -144,26 +134,16 @@ def actions_allowed(kind: int, queued: int, tables: QosTables) -> Bools:
     return found
 
 
-def action_choice(action: int, pool: QosPool) -> QosChoice:
-    """The batch and the variant of an action."""
-    return QosChoice(*action_pair(action, pool.tables.sizes))
-
-
 def action_pair(action: int, sizes: Ints) -> tuple[int, int]:
-    """`action_choice` of these batch sizes."""
+    """The batch and the variant of an action, of these batch sizes."""
     if action == 0:
         return 0, 0
     variant, place = divmod(action - 1, sizes.size)
     return int(sizes[place]), variant
 
 
-def choice_action(choice: QosChoice, state: QosState, pool: QosPool) -> int:
-    """The allowed action that does the same: its size is the smallest that takes as many."""
-    return pair_action(*choice, state.queued, pool.tables.sizes)
-
-
 def pair_action(batch: int, variant: int, queued: int, sizes: Ints) -> int:
-    """`choice_action` of a batch and a variant."""
+    """The allowed action of a batch and a variant: its size is the smallest that takes as many."""
     if batch == 0:
         return 0
     taken, place = min(batch, queued, sizes[-1]), 0

@@ -17,6 +17,7 @@ from mark.dispatch.qos import (
     RATE_WINDOW_S,
     SOFT_S,
     SWITCH_ABOVE,
+    QosChoice,
     QosPool,
     QosState,
     deadline_bins,
@@ -30,14 +31,14 @@ from mark.dispatch.qos_policy import (
     HIDDEN,
     LearnedScheduler,
     QosNetwork,
-    action_choice,
     action_count,
-    allowed_actions,
-    choice_action,
+    action_pair,
+    actions_allowed,
     feature_count,
-    features,
     network_of,
     network_text,
+    pair_action,
+    state_features,
 )
 from mark.domain.errors import Misconfigured
 
@@ -135,23 +136,25 @@ def test_arrivals_are_late_while_the_queue_is_too_long():
 
 @given(states())
 def test_actions_and_choices_stand_for_each_other(state: QosState):
-    allowed = allowed_actions(state, POOL)
+    allowed = actions_allowed(state.kind, state.queued, POOL.tables)
     assert allowed[0]
     for action in np.flatnonzero(allowed):
-        choice = action_choice(int(action), POOL)
-        assert choice_action(choice, state, POOL) == action
+        choice = QosChoice(*action_pair(int(action), POOL.tables.sizes))
+        assert pair_action(*choice, state.queued, POOL.tables.sizes) == action
         taken = min(choice.batch, state.queued)
         assert np.isfinite(POOL.latency_s[state.kind, choice.variant, taken])
     for scheduler in (fixed_choice, heuristic_choice):
-        assert allowed[choice_action(scheduler(state, POOL), state, POOL)]
-    assert features(state, POOL).shape == (feature_count(POOL),)
+        assert allowed[pair_action(*scheduler(state, POOL), state.queued, POOL.tables.sizes)]
+    assert state_features(*state, POOL.tables).shape == (feature_count(POOL),)
 
 
 @given(states(), st.integers(0, 100))
 def test_the_learned_scheduler_takes_allowed_actions(state: QosState, seed: int):
     scheduler = LearnedScheduler(network(seed=seed), clock=lambda: 0.0)
     choice = scheduler(state, POOL)
-    assert allowed_actions(state, POOL)[choice_action(choice, state, POOL)]
+    assert actions_allowed(state.kind, state.queued, POOL.tables)[
+        pair_action(*choice, state.queued, POOL.tables.sizes)
+    ]
     assert scheduler.fallbacks == 0
 
 
@@ -173,7 +176,9 @@ def test_weights_of_nothing_are_the_heuristic(state: QosState):
     nothing = network()._replace(outer=np.zeros((HIDDEN, action_count(POOL))))
     scheduler = LearnedScheduler(network_of(network_text(nothing)), clock=lambda: 0.0)
     choice, usual = scheduler(state, POOL), heuristic_choice(state, POOL)
-    assert choice_action(choice, state, POOL) == choice_action(usual, state, POOL)
+    assert pair_action(*choice, state.queued, POOL.tables.sizes) == pair_action(
+        *usual, state.queued, POOL.tables.sizes
+    )
     assert scheduler.fallbacks == 0
 
 

@@ -17,11 +17,11 @@ from mark.planner.hetsev import (
     ScalerState,
     Scaling,
     grow,
-    optimal_actions,
     scale,
     scale_kubernetes,
     shrink,
 )
+from tests.planner.hetsev_optimum import optimal_actions
 
 POLICY = ScalerPolicy()
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mark
-from mark.dispatch.qos import QosPool, fixed_choice, heuristic_choice
-from mark.dispatch.qos_policy import action_choice, action_count, allowed_actions
+from mark.dispatch.qos import QosChoice, QosPool, fixed_choice, heuristic_choice
+from mark.dispatch.qos_policy import action_count, action_pair, actions_allowed
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import compiled_variant_kernel, plain_variant_kernel
 from mark.simulator.qos.checkpoint import checkpoint_bytes, read_checkpoint
@@ -55,8 +55,9 @@ def test_what_decisions_lose_is_what_responses_lack(seed: int, qps: float):
         assert (np.diff(state.left_s) >= 0).all()
         assert (state.rest_s >= 0).all()
         assert state.rest_s[POOL.kind_of == state.kind].min() == 0  # it is free
-        action = int(rng.choice(np.flatnonzero(allowed_actions(state, POOL))))
-        asks, quality = episode.decide(action_choice(action, POOL))
+        allowed = actions_allowed(state.kind, state.queued, POOL.tables)
+        action = int(rng.choice(np.flatnonzero(allowed)))
+        asks, quality = episode.decide(QosChoice(*action_pair(action, POOL.tables.sizes)))
         lost += (1 - quality).sum()
     run = episode.run()
     # Those that left before the first decision are no decision's loss: here there are none, nobody was busy.
@@ -249,9 +250,10 @@ def test_where_no_device_waits_none_learns_to_and_its_policy_is_for_no_other_poo
     episode = QosEpisode(eager, queries(0, 40.0, 10.0), KERNEL, 0)
     asks = episode.advance()
     while asks:
-        allowed = allowed_actions(episode.state(), eager)
+        state = episode.state()
+        allowed = actions_allowed(state.kind, state.queued, eager.tables)
         assert not allowed[0]
-        asks, _ = episode.decide(action_choice(int(np.flatnonzero(allowed)[0]), eager))
+        asks, _ = episode.decide(QosChoice(*action_pair(int(np.flatnonzero(allowed)[0]), eager.tables.sizes)))
     learn(lesson(1, eager), KERNEL, path, lambda share: None)
     assert read_checkpoint(path, eager)[0].iterations == 1
     with pytest.raises(Misconfigured, match="other times of batches: train anew with `mark qos train`"):

@@ -10,7 +10,6 @@ import pytest
 
 from mark.catalog.pairs import load_pairs
 from mark.domain.errors import Misconfigured
-from mark.planner.hetsev import optimal_actions
 from mark.simulator.rng import stream
 from mark.studies.hetsev.cases import Scope, pairs_of
 from mark.studies.hetsev.fig5 import hetsev_fig5
@@ -18,6 +17,7 @@ from mark.studies.hetsev.fig6 import hetsev_fig6
 from mark.studies.hetsev.fig7 import hetsev_fig7
 from mark.studies.hetsev.rules import cheapest_objective, hetsev_rules, random_state
 from mark.studies.study import StudyContext
+from tests.planner.hetsev_optimum import optimal_actions
 from tests.studies.documents import check_study, value
 
 SHORT = Scope(length=0.1, states=200)
