@@ -12,6 +12,8 @@ from mark.domain.load.size_window import add_sizes
 from mark.domain.load.traffic import (
     CLIENT_COUNTS,
     FAILURE_KINDS,
+    MODEL_COUNTS,
+    MODEL_SUMS,
     ClientTraffic,
     FailureKind,
     GatewayReport,
@@ -20,11 +22,6 @@ from mark.domain.load.traffic import (
 from mark.domain.models.versions import VERSION_COUNTS, VersionCounts
 from mark.store.keys import Keys
 
-WHOLE = (
-    "instance", "standby", "lambda_", "late", "shed", "failed", "model_errors", "rejected",
-    "crossed", "redispatched", "invocations", "cold", "accuracy_known",
-)  # fmt: skip
-REAL = ("latency_sum_s", "first_byte_sum_s", "billed", "gib_s", "shared_usd", "accuracy_sum")
 ARRIVED = "arrived"
 FAILURES = "failures"
 """Name of the latest kinds of failures, among the counts of the model: JSON."""
@@ -79,8 +76,8 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
     tallies = _pairs(traffic)
     told = [_gauges(gauge) for gauge in gauges]
     totals: dict[str, Any] = {
-        **{name: int(tallies.get(name, 0)) for name in WHOLE},
-        **{name: float(tallies.get(name, 0.0)) for name in REAL},
+        **{name: int(tallies.get(name, 0)) for name in MODEL_COUNTS},
+        **{name: float(tallies.get(name, 0.0)) for name in MODEL_SUMS},
     }
     return ModelTraffic(
         model=model,
@@ -108,7 +105,9 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
 
 def _model_document(model: ModelTraffic) -> dict[str, Any]:
     """One model's part of a report; what is nothing is left out."""
-    whole = {name: getattr(model, name) for name in WHOLE} | {ARRIVED: sum(count for _, count in model.arrivals)}
+    whole = {name: getattr(model, name) for name in MODEL_COUNTS} | {
+        ARRIVED: sum(count for _, count in model.arrivals)
+    }
     whole |= {
         f"{CLIENT}{one.client}/{name}": getattr(one, name) for one in model.clients for name in CLIENT_COUNTS
     }
@@ -118,7 +117,7 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
     whole |= {
         f"{VERSION}{one.version}/{name}": getattr(one, name) for one in model.versions for name in VERSION_COUNTS
     }
-    real = {name: getattr(model, name) for name in REAL}
+    real = {name: getattr(model, name) for name in MODEL_SUMS}
     failures = {
         "failures": [{"kind": one.kind, **asdict(one)} for one in model.failures],
         "most_failures": FAILURE_KINDS,

@@ -110,18 +110,9 @@ def grown_since(now: ClientTraffic, before: ClientTraffic | None) -> ClientTraff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelTraffic:
-    """One gateway's counts of one model since its last report; fields from `recent_known` on are gauges."""
+class AnswerTotals:
+    """Requests of one model by what became of them."""
 
-    #: The model's name.
-    model: str
-    #: (window's number, requests), the number being service time // WINDOW_S. Those that turned out to be rejected
-    #: are taken back, so that there may be fewer than none.
-    arrivals: tuple[tuple[int, int], ...] = ()
-    #: The same of those that shared instances took: no load of its own fleet. Those given back are taken off.
-    shared: tuple[tuple[int, int], ...] = ()
-    #: Requests by size, those of `arrivals` alone.
-    sizes: SizeCounts = ()
     #: Requests answered by serving instances, ...
     instance: int = 0
     #: ... by standbys, ...
@@ -134,10 +125,50 @@ class ModelTraffic:
     shed: int = 0
     #: Requests that failed.
     failed: int = 0
-    #: Of these, those that the model answered with an error of its own: no capacity would have served them.
-    model_errors: int = 0
     #: Requests that the model called wrong in themselves, which tells nothing of the service.
     rejected: int = 0
+    #: Answers of a variant whose accuracy is known; none for a model without variants.
+    accuracy_known: int = 0
+    #: Sum of their accuracies.
+    accuracy_sum: float = 0.0
+
+    @property
+    def answered(self) -> int:
+        """Requests that got an answer from a model."""
+        return self.instance + self.standby + self.lambda_
+
+    @property
+    def accuracy(self) -> float | None:
+        """Mean accuracy of the variants that answered; None where none did."""
+        return self.accuracy_sum / self.accuracy_known if self.accuracy_known else None
+
+    @property
+    def finished(self) -> int:
+        """Requests that were answered, shed or failed; what the model rejected says nothing of the service."""
+        return self.answered + self.shed + self.failed
+
+    @property
+    def missed(self) -> int:
+        """Finished requests that missed the objective."""
+        return self.late + self.shed + self.failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTraffic(AnswerTotals):
+    """One gateway's counts of one model since its last report; fields from `recent_known` on are gauges."""
+
+    #: The model's name.
+    model: str
+    #: (window's number, requests), the number being service time // WINDOW_S. Those that turned out to be rejected
+    #: are taken back, so that there may be fewer than none.
+    arrivals: tuple[tuple[int, int], ...] = ()
+    #: The same of those that shared instances took: no load of its own fleet. Those given back are taken off.
+    shared: tuple[tuple[int, int], ...] = ()
+    #: Requests by size, those of `arrivals` alone.
+    sizes: SizeCounts = ()
+    #: Of those that failed, the ones that the model answered with an error of its own: no capacity would have
+    #: served them.
+    model_errors: int = 0
     #: Of those that instances answered, the ones that crossed to an instance in another zone than they came in.
     crossed: int = 0
     #: Requests by the zone of the gateway in which they came in, of gateways that know theirs.
@@ -162,10 +193,6 @@ class ModelTraffic:
     gib_s: float = 0.0
     #: Rent of the device time that it took on shared instances, USD.
     shared_usd: float = 0.0
-    #: Answers of a variant whose accuracy is known; none for a model without variants.
-    accuracy_known: int = 0
-    #: Sum of their accuracies.
-    accuracy_sum: float = 0.0
     #: The latest kinds of failures, the last first.
     failures: tuple[FailureKind, ...] = ()
     #: By client, where the service has clients.
@@ -183,19 +210,9 @@ class ModelTraffic:
     gateways: int = 0
 
     @property
-    def answered(self) -> int:
-        """Requests that got an answer from a model."""
-        return self.instance + self.standby + self.lambda_
-
-    @property
     def zoned(self) -> int:
         """Requests that came in at gateways that know their zone: of these, `crossed` says all."""
         return sum(count for _, count in self.entered)
-
-    @property
-    def accuracy(self) -> float | None:
-        """Mean accuracy of the variants that answered; None where none did."""
-        return self.accuracy_sum / self.accuracy_known if self.accuracy_known else None
 
     @property
     def recent_accuracy(self) -> float | None:
@@ -203,19 +220,18 @@ class ModelTraffic:
         return self.recent_sum / self.recent_known if self.recent_known else None
 
     @property
-    def finished(self) -> int:
-        """Requests that were answered, shed or failed; what the model rejected says nothing of the service."""
-        return self.answered + self.shed + self.failed
-
-    @property
-    def missed(self) -> int:
-        """Finished requests that missed the objective."""
-        return self.late + self.shed + self.failed
-
-    @property
     def outcomes(self) -> Outcomes:
         """Counts that capacity is decided by: the finished and the missed, without the model's own errors."""
         return Outcomes(finished=self.finished - self.model_errors, missed=self.missed - self.model_errors)
+
+
+MODEL_COUNTS = (
+    "instance", "standby", "lambda_", "late", "shed", "failed", "model_errors", "rejected",
+    "crossed", "redispatched", "invocations", "cold", "accuracy_known",
+)  # fmt: skip
+"""The whole numbers of `ModelTraffic` that rise ..."""
+MODEL_SUMS = ("latency_sum_s", "first_byte_sum_s", "billed", "gib_s", "shared_usd", "accuracy_sum")
+"""... and the broken ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from mark.accounting.journal_stats import AccuracyInterval
 from mark.catalog.billing import cost_of
 from mark.dispatch.objective import attainment, burn_rate
 from mark.domain.billing.costs import BillLine, CostUsd
+from mark.domain.load.traffic import AnswerTotals
 from mark.domain.objective import Slo
 from mark.report.cost.sharing import SharingCost
 from mark.report.formatting import cost_document, finite
@@ -38,42 +39,8 @@ class DayLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """Outcomes of requests: answered by whom, how many of those late, refused, failed.
-
-    `rejected` were wrong in themselves, as their model said: no objective counts them.
-    """
-
-    instance: int = 0
-    standby: int = 0
-    lambda_: int = 0
-    late: int = 0
-    shed: int = 0
-    failed: int = 0
-    rejected: int = 0
-    #: Answers of variants and the sum of their accuracies; none for a model without variants.
-    accuracy_known: int = 0
-    accuracy_sum: float = 0.0
-
-    @property
-    def accuracy(self) -> float | None:
-        """Mean accuracy of the variants that answered; None where none did."""
-        return self.accuracy_sum / self.accuracy_known if self.accuracy_known else None
-
-    @property
-    def answered(self) -> int:
-        """Requests that got an answer from a model."""
-        return self.instance + self.standby + self.lambda_
-
-    @property
-    def finished(self) -> int:
-        """Answered, refused or failed."""
-        return self.answered + self.shed + self.failed
-
-    @property
-    def missed(self) -> int:
-        """Finished requests that missed the objective."""
-        return self.late + self.shed + self.failed
+class Answers(AnswerTotals):
+    """Outcomes of requests in a period. No objective counts those that were rejected."""
 
     @property
     def came(self) -> int:

@@ -13,6 +13,8 @@ from mark.domain.load.size_window import add_sizes, size_bin
 from mark.domain.load.traffic import (
     LATENCY_BIN_S,
     LATENCY_BINS,
+    MODEL_COUNTS,
+    MODEL_SUMS,
     ClientTraffic,
     ModelTraffic,
     grown_since,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 Server = Literal["instance", "standby", "lambda"]
 SERVERS: tuple[Server, ...] = ("instance", "standby", "lambda")
+COUNTED = {*MODEL_COUNTS, *MODEL_SUMS} - {"instance", "standby", "lambda_", "shared_usd"}
+"""Counts of `ModelTraffic` that a tally has by the same name: answers stand by server, and rent is the host's."""
 WINDOWS_KNOWN = 32
 """More than a request can see pass before it is given up."""
 LAST_BIN = LATENCY_BINS - 1
@@ -258,34 +262,21 @@ class Tally:
         return replace(since, shared=shared, sizes=sizes, failures=self.failures.take(), entered=entered)
 
     def _totals(self, model: str, in_flight: int, warm: int, clients: tuple[ClientTraffic, ...]) -> ModelTraffic:
+        counted = {name: getattr(self, name) for name in COUNTED}
         return ModelTraffic(
             model=model,
             instance=self.by["instance"],
             standby=self.by["standby"],
             lambda_=self.by["lambda"],
-            late=self.late,
-            shed=self.shed,
-            failed=self.failed,
-            model_errors=self.model_errors,
-            rejected=self.rejected,
-            crossed=self.crossed,
-            redispatched=self.redispatched,
             latency_counts=tuple(sorted(self.latencies.items())),
-            latency_sum_s=self.latency_sum_s,
             first_byte_counts=tuple(sorted(self.first_bytes.items())),
-            first_byte_sum_s=self.first_byte_sum_s,
-            invocations=self.invocations,
-            cold=self.cold,
-            billed=self.billed,
-            gib_s=self.gib_s,
-            accuracy_known=self.accuracy_known,
-            accuracy_sum=self.accuracy_sum,
             clients=clients,
             versions=tuple(one.counts for one in self.versions.values()),
             recent_known=self.recent[1],
             recent_sum=self.recent[0],
             lambda_in_flight=in_flight,
             lambda_warm=warm,
+            **counted,
         )
 
 
@@ -295,35 +286,15 @@ def _difference(
     old = before or ModelTraffic(model=now.model)
     before_of = {one.client: one for one in old.clients}
     versions = {one.version: one for one in old.versions}
-    return ModelTraffic(
-        model=now.model,
+    grown = {name: getattr(now, name) - getattr(old, name) for name in (*MODEL_COUNTS, *MODEL_SUMS)}
+    return replace(
+        now,
         arrivals=arrivals,
-        instance=now.instance - old.instance,
-        standby=now.standby - old.standby,
-        lambda_=now.lambda_ - old.lambda_,
-        late=now.late - old.late,
-        shed=now.shed - old.shed,
-        failed=now.failed - old.failed,
-        model_errors=now.model_errors - old.model_errors,
-        rejected=now.rejected - old.rejected,
-        crossed=now.crossed - old.crossed,
-        redispatched=now.redispatched - old.redispatched,
         latency_counts=_grown(now.latency_counts, old.latency_counts),
-        latency_sum_s=now.latency_sum_s - old.latency_sum_s,
         first_byte_counts=_grown(now.first_byte_counts, old.first_byte_counts),
-        first_byte_sum_s=now.first_byte_sum_s - old.first_byte_sum_s,
-        invocations=now.invocations - old.invocations,
-        cold=now.cold - old.cold,
-        billed=now.billed - old.billed,
-        gib_s=now.gib_s - old.gib_s,
-        accuracy_known=now.accuracy_known - old.accuracy_known,
-        accuracy_sum=now.accuracy_sum - old.accuracy_sum,
         clients=tuple(grown_since(one, before_of.get(one.client)) for one in now.clients),
         versions=tuple(counted_since(one, versions.get(one.version)) for one in now.versions),
-        recent_known=now.recent_known,
-        recent_sum=now.recent_sum,
-        lambda_in_flight=now.lambda_in_flight,
-        lambda_warm=now.lambda_warm,
+        **grown,
     )
 
 
