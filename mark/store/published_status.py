@@ -25,7 +25,7 @@ from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.documents import plain
-from mark.domain.fleet import InstanceState, Role
+from mark.domain.fleet import Instance, InstanceState, Role
 from mark.domain.load.announced_events import Events
 from mark.domain.models.versions import RolloutCommand
 
@@ -56,6 +56,20 @@ class PublishedInstance:
     credits: float | None = None
     #: Its price while it runs, as of the last tick, USD an hour; None where its offering is not known.
     usd_per_hour: float | None = None
+
+    @classmethod
+    def of(cls, instance: Instance, usd_per_hour: float | None) -> PublishedInstance:
+        """The instance as a controller observes it, at that price."""
+        return cls(
+            id=instance.id,
+            offering=instance.offering,
+            zone=instance.zone,
+            role=instance.role,
+            state=instance.state,
+            interrupt_at=instance.terminates_at,
+            credits=instance.credits,
+            usd_per_hour=usd_per_hour,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,10 @@
 
 Every family on slices of the World Cup trace and the second week of the Twitter trace, asked through its port as
 the controller asks it. Times are measured by themselves, of one process on one core.
-`python -m scripts.acceptance.forecasts A,B` prints the figures of some forecasters.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import tempfile
@@ -122,17 +120,6 @@ def windows() -> list[Window]:
         for hours in (1, 6, 18)
     ]
     return [*full, *begun]
-
-
-def main(given: Sequence[str] | None = None) -> None:
-    """Some forecasters on all windows, printed only."""
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.acceptance.forecasts", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("predictor", metavar="A,B", help="the forecasters")
-    chosen = tuple(filter(None, parser.parse_args(given).predictor.split(",")))
-    for window in windows():
-        FigureTable().add(measure(replace(window, names=tuple(name for name in window.names if name in chosen))))
 
 
 def tables(figures: FigureTable) -> Tables:
@@ -316,7 +303,3 @@ def _cells(place: Row, scores: BacktestScores, best_wql: float) -> Row:
         f"{scores.coverage[COVERED]:.1%}",
         f"{min(days):.0%} to {max(days):.0%}",
     )
-
-
-if __name__ == "__main__":
-    main()

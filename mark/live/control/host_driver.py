@@ -30,7 +30,7 @@ from mark.domain.billing.shared_rent import device_usd
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import Demand
-from mark.domain.fleet import FleetView, Instance
+from mark.domain.fleet import FleetView
 from mark.domain.front import Front
 from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
 from mark.domain.lease import Lease
@@ -414,16 +414,6 @@ class HostDriver:
             at=now, hosts=hosts, launches=self._controller.launches, ordered={**self._awaited, **self._ordered}
         )
         HOSTS.write(self._store, told)
-        model = PublishedModel(at=now, began_at=self._began_at, observed=tuple(map(self._observed, fleet)))
+        observed = tuple(PublishedInstance.of(item, self._cloud.usd_per_hour(item)) for item in fleet)
+        model = PublishedModel(at=now, began_at=self._began_at, observed=observed)
         MODEL.write(self._store, model, SHARED)
-
-    def _observed(self, item: Instance) -> PublishedInstance:
-        return PublishedInstance(
-            id=item.id,
-            offering=item.offering,
-            zone=item.zone,
-            role=item.role,
-            state=item.state,
-            interrupt_at=item.terminates_at,
-            usd_per_hour=self._cloud.usd_per_hour(item),
-        )

@@ -112,7 +112,7 @@ class ModelStatusWriter:
             market=offerings[0].market.value if offerings else "none",
             planned=dict(desired[-1].counts) if desired else {},
             requested=dict(sorted(requested.items())),
-            observed=tuple(_observed(one, self._usd_per_hour(one)) for one in controller.fleet),
+            observed=tuple(PublishedInstance.of(one, self._usd_per_hour(one)) for one in controller.fleet),
             lambda_warm=controller.lambda_warm,
             attained_lately=attainment(state.error_budget.missed, state.error_budget.finished),
             series=self._series(controller, came),
@@ -244,19 +244,6 @@ def _plan(decision: Decision) -> PlanStatus | None:
         capacity_rps=plan.capacity_rps,
         usd_per_hour=plan.usd_per_hour,
         reason=plan.reason,
-    )
-
-
-def _observed(instance: Instance, usd_per_hour: float | None) -> PublishedInstance:
-    return PublishedInstance(
-        id=instance.id,
-        offering=instance.offering,
-        zone=instance.zone,
-        role=instance.role,
-        state=instance.state,
-        interrupt_at=instance.terminates_at,
-        credits=instance.credits,
-        usd_per_hour=usd_per_hour,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from mark.dispatch.client_limits import ClientLimits, access_status, queue_share
 from mark.domain.clients import SERVICE, Client, ClientDirectory, Limits, Priority, hash_of_key
-from mark.domain.load.traffic import ClientTraffic, is_rejection
+from mark.domain.load.traffic import CLIENT_COUNTS, ClientTraffic, is_rejection
 from mark.protocols.frames import client_details
 
 BEARER = b"bearer"
@@ -72,15 +72,7 @@ class ClientUse:
 
     def traffic(self) -> ClientTraffic:
         """The counts."""
-        return ClientTraffic(
-            client=self.name,
-            answered=self.answered,
-            late=self.late,
-            shed=self.shed,
-            failed=self.failed,
-            limited=self.limited,
-            items=self.items,
-        )
+        return ClientTraffic(client=self.name, **{name: getattr(self, name) for name in CLIENT_COUNTS})
 
 
 class Account:
