@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import resource
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -54,13 +53,12 @@ KIB_PER_GIB, BYTES_PER_MIB = 1024.0**2, 1024.0**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitOptions:
+class InitOptions(Given):
     """Flags of `mark init TARGET`; None: asked on a terminal, or the default.
 
     seconds: how long to measure at most; 0 for not at all.
     """
 
-    target: str
     out: Path | None
     model: str | None
     latency_ms: float | None
@@ -70,13 +68,6 @@ class InitOptions:
     #: With the log or trace whose mean is the load to expect, if any.
     settings: Settings
     seconds: float
-    ask: bool
-    force: bool
-    #: An example of the model's input, as JSON or in a file.
-    data: str | None = None
-    file: Path | None = None
-    #: Make the model and call it; else its module is imported, and no more.
-    load: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,17 +103,9 @@ def examined(options: InitOptions, rps: float | None, taken: Sequence[str] = ())
 
     rps: the load to expect, if a trace tells it. taken: names of other models. Errors: Misconfigured.
     """
-    given = Given(
-        target=options.target,
-        data=options.data,
-        file=options.file,
-        force=options.force,
-        asks=_asks(options),
-        load=options.load,
-    )
     if not options.load and (lacking := _lacking(options)):
-        raise Misconfigured("; ".join((lacking, *_mistakes_unloaded(given))))
-    with as_class(given) as made:
+        raise Misconfigured("; ".join((lacking, *_mistakes_unloaded(options))))
+    with as_class(options) as made:
         options = replace(options, target=made.target)
         if (name := _name(options)) in taken:
             raise Misconfigured(f"it is a second model named {name}; rename its file")
@@ -184,7 +167,7 @@ def check_flags(options: InitOptions) -> None:
 
 def _lacking(options: InitOptions) -> str | None:
     """Which flags have to say what is not measured; None where nothing is missing."""
-    if _asks(options):
+    if options.asks:
         return None
     flags = {"--slo-ms": options.latency_ms, "--memory-gib": options.memory_gib}
     lacking = [flag for flag, given in flags.items() if given is None]
@@ -305,7 +288,7 @@ def _asked_needs(options: InitOptions, model: PythonModel, tried: Tried | None, 
         memory_gib=0.0,
         payload_mib=_payload_mib(model, tried),
         rps=_one(options, options.rps, "How many requests/s are expected at first?", usual_rps),
-        stated=options.latency_ms is not None or _asks(options),
+        stated=options.latency_ms is not None or options.asks,
         streams=is_stream,
         tried=options.load,
         rest_ms=max(1, math.ceil(REST_TIMES * rest_s * 1000)) if is_stream and tried else 0,
@@ -324,13 +307,9 @@ def _with_memory(options: InitOptions, needs: Needs) -> Needs:
     return replace(needs, memory_gib=asked)
 
 
-def _asks(options: InitOptions) -> bool:
-    return options.ask and sys.stdin.isatty()
-
-
 def _one(options: InitOptions, given: float | None, question: str, default: float) -> float:
     """A figure from its flag, from the terminal, or its default."""
-    if given is not None or not _asks(options):
+    if given is not None or not options.asks:
         return default if given is None else given
     answer: float = typer.prompt(question, default=default, type=float, err=True)
     return answer

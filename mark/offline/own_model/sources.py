@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,17 +44,21 @@ ASKED = 'An example of its input as JSON, the batch first, such as [[1.5, 2.0]] 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A target of `mark init`. data, file: an example of its input, JSON or a file's. asks: on a terminal.
-
-    load: whether the model may be made and called.
-    """
+    """A target of `mark init`, and what is said of it."""
 
     target: str
-    data: str | None
-    file: Path | None
     force: bool
-    asks: bool
-    load: bool
+    ask: bool
+    #: An example of the model's input, as JSON or in a file.
+    data: str | None = None
+    file: Path | None = None
+    #: Make the model and call it; else its module is imported, and no more.
+    load: bool = True
+
+    @property
+    def asks(self) -> bool:
+        """Somebody is there to be asked."""
+        return self.ask and sys.stdin.isatty()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
