@@ -10,11 +10,24 @@ from mark.domain.fleet import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """Rent `count` instances of an offering. `token` makes the call idempotent."""
+class Command:
+    """What all orders have. `token` makes the call idempotent."""
 
     token: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfInstances(Command):
+    """An order about instances, by id."""
+
+    instances: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch(Command):
+    """Rent `count` instances of an offering."""
+
     offering: str
     count: int
     role: Role = Role.SERVING
@@ -39,61 +52,45 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drain:
+class Drain(OfInstances):
     """Give these no new requests; each terminates itself when its last one is answered."""
 
-    token: str
-    reason: str
-    instances: tuple[str, ...]
     kind: Literal["drain"] = "drain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terminate:
+class Terminate(OfInstances):
     """End these at once, whatever they are doing."""
 
-    token: str
-    reason: str
-    instances: tuple[str, ...]
     kind: Literal["terminate"] = "terminate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartStandby:
+class StartStandby(OfInstances):
     """Wake these stopped standbys."""
 
-    token: str
-    reason: str
-    instances: tuple[str, ...]
     kind: Literal["start-standby"] = "start-standby"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopStandby:
+class StopStandby(OfInstances):
     """Give these standbys no new requests; each stops when its last one is answered."""
 
-    token: str
-    reason: str
-    instances: tuple[str, ...]
     kind: Literal["stop-standby"] = "stop-standby"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WarmLambda:
+class WarmLambda(Command):
     """Have `concurrency` Lambda environments warm."""
 
-    token: str
-    reason: str
     concurrency: int
     kind: Literal["warm-lambda"] = "warm-lambda"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Withdraw:
+class Withdraw(Command):
     """Ask for `count` instances less of a launch that could not be sent yet, or for none of it."""
 
-    token: str
-    reason: str
     #: Token of the launch.
     launch: str
     offering: str

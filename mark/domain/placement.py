@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from mark.domain.orders import Drain, Launch
+from mark.domain.orders import Command, Drain, Launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -33,22 +33,18 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Command):
     """Have this tenant on the instance; where its model is there already, plan another rate for it."""
 
-    token: str
-    reason: str
     instance: str
     tenant: Tenant
     kind: Literal["place"] = "place"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evict:
+class Evict(Command):
     """Take the model away from the instance, once nothing needs it there any more."""
 
-    token: str
-    reason: str
     instance: str
     model: str
     kind: Literal["evict"] = "evict"
