@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mark.aws.alarms import make_alarm, remove_alarm
 from mark.aws.archive import bucket_name, make_bucket
-from mark.aws.ec2.launch import LIVE
+from mark.aws.ec2.inventory import described
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
@@ -154,18 +154,7 @@ def _remove_templates(aws: Aws, service: str) -> None:
 def end_instances(aws: Aws, service: str) -> tuple[str, ...]:
     """Ask EC2 to end every instance that carries the service's tag and is not gone; those it had."""
     with translated():
-        pages = aws.ec2.get_paginator("describe_instances").paginate(
-            Filters=[
-                {"Name": f"tag:{SERVICE}", "Values": [service]},
-                {"Name": "instance-state-name", "Values": LIVE},
-            ]
-        )
-        names = sorted(
-            instance["InstanceId"]
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation.get("Instances", [])
-        )
+        names = sorted(instance["InstanceId"] for instance in described(aws.ec2, {f"tag:{SERVICE}": [service]}))
     for start in range(0, len(names), AT_ONCE):
         with absent_is_done():
             aws.ec2.terminate_instances(InstanceIds=names[start : start + AT_ONCE])

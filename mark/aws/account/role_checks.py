@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from mark.aws.ec2.launch import LIVE
+from mark.aws.ec2.inventory import described
 from mark.aws.ec2.tags import MODEL, SERVICE
 from mark.aws.errors import cause_of, code_of, translated
 from mark.aws.permissions.policies import Statement
@@ -112,20 +112,8 @@ def check_instances(aws: Aws, instances: Sequence[str]) -> Iterator[CallCheck]:
 def one_instance(aws: Aws, service: str) -> tuple[str, ...]:
     """The id of an instance of the service's fleets; none where there is none."""
     with translated():
-        pages = aws.ec2.get_paginator("describe_instances").paginate(
-            Filters=[
-                {"Name": f"tag:{SERVICE}", "Values": [service]},
-                {"Name": "tag-key", "Values": [MODEL]},
-                {"Name": "instance-state-name", "Values": LIVE},
-            ]
-        )
-        found = (
-            instance["InstanceId"]
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation.get("Instances", [])
-        )
-        return tuple(sorted(found)[:1])
+        found = described(aws.ec2, {f"tag:{SERVICE}": [service], "tag-key": [MODEL]})
+        return tuple(sorted(instance["InstanceId"] for instance in found)[:1])
 
 
 def simulate(

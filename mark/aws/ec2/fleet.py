@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from mark.aws.ec2.batches import call_each
 from mark.aws.ec2.guard import Guard
+from mark.aws.ec2.inventory import described
 from mark.aws.ec2.launch import (
     LIVE,
     FleetSetup,
@@ -255,17 +256,9 @@ class Ec2Cloud:
     def _listed(self, **tags: str) -> dict[str, Ec2Row]:
         """The model's instances that are not gone, by id; those with these tags besides."""
         tags = {SERVICE: self._setup.service, MODEL: self._setup.model, **tags}
-        filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
-        filters.append({"Name": "instance-state-name", "Values": LIVE})
         with refused_is_later():
-            pages = self._ec2.get_paginator("describe_instances").paginate(Filters=filters)  # type: ignore[arg-type]
-            rows = [
-                row_of(self._setup, instance)
-                for page in pages
-                for reservation in page["Reservations"]
-                for instance in reservation.get("Instances", [])
-            ]
-        return {row.id: row for row in rows}
+            found = described(self._ec2, {f"tag:{key}": [value] for key, value in tags.items()})
+            return {row.id: row for row in (row_of(self._setup, instance) for instance in found)}
 
     def _still_drains(self, name: str) -> bool:
         return name in self._rows and self._rows[name].state != "stopped"

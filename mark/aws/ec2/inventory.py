@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from mark.domain.fleet import Role
 from mark.domain.offering import of_type
 
 if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 FLEET = frozenset(role.value for role in Role)
@@ -42,22 +43,21 @@ def fleet_of(found: Sequence[InventoryItem]) -> tuple[InventoryItem, ...]:
     return tuple(one for one in found if one.role in FLEET)
 
 
+def described(ec2: EC2Client, filters: Mapping[str, Sequence[str]]) -> Iterator[InstanceTypeDef]:
+    """Instances that these filters let through; where they name no state, those that are not gone."""
+    asked = {"instance-state-name": LIVE, **filters}
+    pages = ec2.get_paginator("describe_instances").paginate(
+        Filters=[{"Name": name, "Values": values} for name, values in asked.items()]
+    )
+    for page in pages:
+        for reservation in page["Reservations"]:
+            yield from reservation.get("Instances", [])
+
+
 def list_inventory(aws: Aws, service: str) -> tuple[InventoryItem, ...]:
     """All instances that bear the service's tag and are not gone, by model and role."""
     with translated():
-        pages = aws.ec2.get_paginator("describe_instances").paginate(
-            Filters=[
-                {"Name": f"tag:{SERVICE}", "Values": [service]},
-                {"Name": "instance-state-name", "Values": LIVE},
-            ]
-        )
-        found = [
-            _item(instance)
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation.get("Instances", [])
-        ]
-    return tuple(sorted(found))
+        return tuple(sorted(map(_item, described(aws.ec2, {f"tag:{SERVICE}": [service]}))))
 
 
 def loose_volumes(aws: Aws, service: str) -> tuple[str, ...]:
@@ -81,19 +81,15 @@ def remove_volumes(aws: Aws, names: Iterable[str]) -> None:
 
 def public_addresses(aws: Aws, service: str, private: Iterable[str]) -> dict[str, str]:
     """Public addresses of the service's instances by these private ones; those without one are left out."""
+    filters = {
+        f"tag:{SERVICE}": [service],
+        "private-ip-address": list(private),
+        "instance-state-name": ["running"],
+    }
     with translated():
-        pages = aws.ec2.get_paginator("describe_instances").paginate(
-            Filters=[
-                {"Name": f"tag:{SERVICE}", "Values": [service]},
-                {"Name": "private-ip-address", "Values": list(private)},
-                {"Name": "instance-state-name", "Values": ["running"]},
-            ]
-        )
         return {
             instance.get("PrivateIpAddress", ""): address
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation.get("Instances", [])
+            for instance in described(aws.ec2, filters)
             if (address := instance.get("PublicIpAddress"))
         }
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mark.aws.ec2.launch import LIVE
+from mark.aws.ec2.inventory import described
 from mark.aws.ec2.tags import EXPIRES, OFFERING, OWNER, PROFILE_OF, ROLE, RUN, SERVICE
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
@@ -113,17 +113,9 @@ def _run(aws: Aws, asked: Rent, subnet: str, interfaces: Sequence[Any], asks: Ma
 def _subnets(aws: Aws, service: str) -> tuple[str, ...]:
     """The service's subnets: its groups belong to one network, which need not be the account's default one."""
     with translated():
-        pages = aws.ec2.get_paginator("describe_instances").paginate(
-            Filters=[
-                {"Name": f"tag:{SERVICE}", "Values": [service]},
-                {"Name": "instance-state-name", "Values": LIVE},
-            ]
-        )
         found = [
             instance.get("SubnetId", "")
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation.get("Instances", [])
+            for instance in described(aws.ec2, {f"tag:{SERVICE}": [service]})
             if PROFILE_OF not in {tag.get("Key") for tag in instance.get("Tags", [])}
         ]
     return tuple(sorted({subnet for subnet in found if subnet}))
@@ -132,15 +124,7 @@ def _subnets(aws: Aws, service: str) -> tuple[str, ...]:
 def look_at(aws: Aws, run: str) -> tuple[Rented, ...]:
     """All that a run has rented and that is not gone."""
     with translated():
-        pages = aws.ec2.get_paginator("describe_instances").paginate(
-            Filters=[{"Name": f"tag:{RUN}", "Values": [run]}, {"Name": "instance-state-name", "Values": LIVE}]
-        )
-        return tuple(
-            _rented(instance)
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation.get("Instances", [])
-        )
+        return tuple(map(_rented, described(aws.ec2, {f"tag:{RUN}": [run]})))
 
 
 def end_all(aws: Aws, run: str, known: Sequence[str]) -> tuple[str, ...]:
