@@ -45,17 +45,14 @@ def code_of_quota(family: str, market: Market) -> str:
 def read_quotas(aws: Aws) -> Quotas:
     """Quotas of vCPUs as the account has them now, by family and market. Errors as AWS has them."""
     found: list[VcpuQuota] = []
-    token: dict[str, str] = {}
     with translated():
-        while True:
-            page = aws.quotas.list_service_quotas(ServiceCode=EC2, MaxResults=100, **token)  # type: ignore[arg-type]
+        pages = aws.quotas.get_paginator("list_service_quotas")
+        for page in pages.paginate(ServiceCode=EC2, PaginationConfig={"PageSize": 100}):
             for quota in page.get("Quotas", []):
                 known = CODES.get(quota.get("QuotaCode", ""))
                 if known is not None and "Value" in quota:
                     found.append(VcpuQuota(family=known[0], market=known[1], vcpus=quota["Value"]))
-            if not page.get("NextToken"):
-                return tuple(sorted(found, key=lambda item: (item.family, item.market.value)))
-            token = {"NextToken": page["NextToken"]}
+    return tuple(sorted(found, key=lambda item: (item.family, item.market.value)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

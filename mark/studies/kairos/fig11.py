@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import fmean
 
-import numpy as np
-
 from mark.planner.pool_search import PoolSearch, search_pools
 from mark.simulator.fixed.pool_rivals import KAIROS_PLUS, SEARCHES, proposals
 from mark.simulator.rng import stream
 from mark.studies.kairos.cases import Case, Scope, assumptions, case
-from mark.studies.plot import Curve, Plot
+from mark.studies.kairos.fig10 import best_so_far
+from mark.studies.plot import Plot
 from mark.studies.study import Row, Study, StudyContext, View
 
 RUNS = 5
@@ -82,13 +81,6 @@ def _plot(model: str, searches: dict[str, list[PoolSearch]]) -> Plot:
         title=f"{model}: best pool so far",
         x_label="pools measured",
         y_label="queries/s within the objective",
-        curves=tuple(
-            Curve(
-                label=method,
-                x=tuple(float(turn) for turn in range(1, len(many[0].ranks) + 1)),
-                y=tuple(float(qps) for qps in np.maximum.accumulate(many[0].measured_qps)),
-            )
-            for method, many in searches.items()
-        ),
+        curves=tuple(best_so_far(method, many[0]) for method, many in searches.items()),
         log_x=True,
     )
