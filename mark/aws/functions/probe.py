@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import code_of, translated
@@ -32,19 +33,24 @@ def clients_token(aws: Aws, service: str) -> str:
 
 def ask_from_within(aws: Aws, service: str, url: str, body: str) -> ProbeReply:
     """Have the function send the request. Misconfigured where the service has no such function."""
-    function = name_of(service, PROBE)
-    asked = json.dumps({"url": url, "body": body, "token": clients_token(aws, service)})
+    asked = {"url": url, "body": body, "token": clients_token(aws, service)}
+    lacking = (
+        "which sends the request: write rollout.functions.probe: true and deploy, or call the service from its "
+        "network"
+    )
+    return cast("ProbeReply", answer_of(aws, name_of(service, PROBE), asked, lacking))
+
+
+def answer_of(aws: Aws, function: str, asked: Mapping[str, object], lacking: str) -> Any:
+    """The function's answer. Misconfigured where it fails, or, with what it is for, where it is `lacking`."""
     try:
         with translated():
-            answer = aws.lambda_.invoke(FunctionName=function, Payload=asked.encode())
+            answer = aws.lambda_.invoke(FunctionName=function, Payload=json.dumps(asked).encode())
             payload = answer["Payload"].read()
     except MarkError as error:
         if code_of(error) not in NOT_THERE:
             raise
-        raise Misconfigured(
-            f"there is no function {function}, which sends the request: write rollout.functions.probe: true and "
-            "deploy, or call the service from its network"
-        ) from error
+        raise Misconfigured(f"there is no function {function}, {lacking}") from error
     if answer.get("FunctionError"):
         raise Misconfigured(f"the function {function} failed: {payload[:500].decode(errors='replace')}")
-    return cast("ProbeReply", json.loads(payload))
+    return json.loads(payload)

@@ -6,11 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from mark.domain.errors import MarkError, RetryLater
 from mark.live.local.account_upkeep import AccountUpkeep
 from mark.live.local.children import HEARTBEAT_TIMEOUT_S, Restarts
+from mark.live.local.run_dir import facts_of
 from mark.steady_time import steady_time
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import PROCESSES, LostAccount, ProcessesStatus, RestartStatus
@@ -153,8 +153,4 @@ def _on_clock(seen: ProcessesStatus, ahead_s: float) -> ProcessesStatus:
 
 def _is_stopped(pid: int) -> bool:
     """True where that process was stopped (SIGSTOP)."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] == "T"
+    return facts_of(pid)[:1] == ["T"]

@@ -219,19 +219,20 @@ def process_of(holder: str | None) -> str | None:
     return None if holder is None else holder.partition(".")[0]
 
 
-def is_alive(pid: int) -> bool:
-    """True where a process of that number runs (a zombie does not)."""
+def facts_of(pid: int) -> list[str]:
+    """What the kernel tells of a process after its name (proc_pid_stat), its state first; empty without it."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+        return []
+    return stat.rpartition(")")[2].split()
+
+
+def is_alive(pid: int) -> bool:
+    """True where a process of that number runs (a zombie does not)."""
+    return facts_of(pid)[:1] not in ([], ["Z"])
 
 
 def started_at(pid: int) -> str:
     """Start of the process of that number, as the kernel counts: a number is used again, this with it is not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[19]
+    return "".join(facts_of(pid)[19:20])
