@@ -91,7 +91,6 @@ def make_experiment(
     settings: Settings,
     *,
     workload: Workload | None = None,
-    market: Market | None = None,
     owned: Commitments | None = None,
     market_seed: int | None = None,
 ) -> Experiment:
@@ -125,8 +124,6 @@ def make_experiment(
     if settings.simulate.quotas:
         spec = replace(spec, world=replace(spec.world, quotas=WORLDS[settings.simulate.world].quotas))
     spec = replace(spec, world=replace(spec.world, cap=settings.service.aws.cap))
-    if market is not None:
-        spec = replace(spec, market=market)
     experiment = Experiment(spec, kernel=compiled_kernel(cache), build_forecaster=build_forecaster)
     _check_faults(settings, experiment)
     return experiment

@@ -135,22 +135,15 @@ def able_gpus(cluster: Cluster, instance: Instance, policy: PlacementPolicy) -> 
     return able
 
 
-def place(
-    pending: Iterable[Instance],
-    cluster: Cluster,
-    at_s: float,
-    policy: PlacementPolicy,
-    *,
-    queues: int | None = None,
-) -> dict[str, str]:
-    """GPU by instance, for those that found one. `queues` is the paper's k; by default the number of models.
+def place(pending: Iterable[Instance], cluster: Cluster, at_s: float, policy: PlacementPolicy) -> dict[str, str]:
+    """GPU by instance, for those that found one. The paper's k, of queues, is the number of models.
 
     Misconfigured where an instance needs more GPU memory than any GPU of its type has.
     """
     waiting = sorted(pending, key=lambda item: (item.since_s, item.name))
     for item in waiting:
         _check_size(item, cluster)
-    groups = grouped(waiting, queues or len({item.model for item in waiting}))
+    groups = grouped(waiting, len({item.model for item in waiting}))
     placed: dict[str, str] = {}
     while any(groups):
         for item in next_batch(groups, at_s, policy.batch):

@@ -260,12 +260,11 @@ class Stacks:
             self._client.execute_change_set(StackName=change_set.stack, ChangeSetName=change_set.id)
         yield from self.follow(change_set.stack, seen)
 
-    def remove(self, state: StackState, keep: Sequence[str] = ()) -> Iterator[StackEvent]:
-        """Delete a stack; the events until it is gone. `keep`: what stays, where it failed to go."""
+    def remove(self, state: StackState) -> Iterator[StackEvent]:
+        """Delete a stack; the events until it is gone."""
         seen = self._event_ids(state.id)
         with translated():
-            more = {"RetainResources": list(keep)} if keep else {}
-            self._client.delete_stack(StackName=state.name, **self._role, **more)  # type: ignore[arg-type]
+            self._client.delete_stack(StackName=state.name, **self._role)
         yield from self.follow(state.id or state.name, seen)
 
     def follow(self, name: str, seen: set[str] | None = None) -> Iterator[StackEvent]:

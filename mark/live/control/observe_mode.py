@@ -118,10 +118,9 @@ class ShadowCloud:
         store: ServiceStore,
         clock: Clock,
         prices: SpotPrices | None = None,
-        times: CloudTimes | None = None,
     ) -> None:
         self._served, self._store, self._clock = served, store, clock
-        self._times = times or CloudTimes()
+        self._times = CloudTimes()
         self._name = f"shadow:{served.name}"
         self._offerings = {offering.name: offering for offering in served.offerings}
         self._prices = prices

@@ -70,7 +70,7 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     return await _serve(host, partial(_live, host, tenant), tenant.close, interruption, stop, on_bound)
 
 
-async def serve_host(  # noqa: PLR0913 likewise
+async def serve_host(
     config: AgentConfig,
     *,
     offering: str,
@@ -79,18 +79,16 @@ async def serve_host(  # noqa: PLR0913 likewise
     link: AgentLink,
     interruption: Interruption,
     stop: asyncio.Event,
-    on_bound: Callable[[int, int], None] | None = None,
-    telemetry: TelemetrySender | None = None,
 ) -> int:
     """Serve the models that the store places here, until drained or stopped: the exit code.
 
     offering: what the instance was rented as. make_tenant: a placed model, not loaded. booted: returns once the
     machine's boot is over. The rest as for `serve_agent`.
     """
-    host = Host(config, link=link, offering=offering, telemetry=telemetry)
+    host = Host(config, link=link, offering=offering)
     tenancies = Tenancies(host, make_tenant)
     live = partial(_share, host, tenancies, booted)
-    return await _serve(host, live, tenancies.close, interruption, stop, on_bound)
+    return await _serve(host, live, tenancies.close, interruption, stop)
 
 
 _Live = Callable[[list[asyncio.Task[None]], asyncio.Event], Awaitable[int]]
@@ -102,7 +100,7 @@ async def _serve(
     close: Callable[[], Awaitable[None]],
     interruption: Interruption,
     stop: asyncio.Event,
-    on_bound: Callable[[int, int], None] | None,
+    on_bound: Callable[[int, int], None] | None = None,
 ) -> int:
     """Open the ports, keep what is periodic going, and be there as `live` says. close: ends the models."""
     config, port = host.config, host.port

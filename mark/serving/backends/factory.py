@@ -77,7 +77,7 @@ def python_backend(
     )
 
 
-def make_backend(  # noqa: PLR0913 it is given whatever a kind needs
+def make_backend(
     spec: BackendSpec,
     served: ServedModel,
     offering: Offering,
@@ -86,7 +86,6 @@ def make_backend(  # noqa: PLR0913 it is given whatever a kind needs
     now: Callable[[], float],
     speed: Callable[[], float] = real_time,
     rng: np.random.Generator,
-    credits_left: float | None = None,
     isolation: Isolation | None = None,
 ) -> Backend:
     """A backend that has not started. Errors: Misconfigured where its target cannot be one.
@@ -108,7 +107,6 @@ def make_backend(  # noqa: PLR0913 it is given whatever a kind needs
                 now=now,
                 speed=speed,
                 rng=rng,
-                credits_left=credits_left,
                 variants=served.variant_serving,
                 version=version,
             )
