@@ -103,7 +103,6 @@ class ChangeSet:
 
     stack: str
     id: str
-    creates: bool
     changes: tuple[Change, ...]
 
 
@@ -205,9 +204,9 @@ class Stacks:
         }
         with translated():
             made = self._client.create_change_set(**asked)["Id"]
-        return self._prepared(name, made, creates=creates)
+        return self._prepared(name, made)
 
-    def _prepared(self, name: str, made: str, *, creates: bool) -> ChangeSet | None:
+    def _prepared(self, name: str, made: str) -> ChangeSet | None:
         until = time.monotonic() + CHANGE_SET_S
         while True:
             with translated():
@@ -224,7 +223,7 @@ class Stacks:
                 raise RetryLater(f"{name}: the change set is {status} after {CHANGE_SET_S:g} s")
             time.sleep(self._poll_s)
         changes = [self._change(change["ResourceChange"]) for change in self._all_changes(name, made, told)]
-        return ChangeSet(stack=name, id=made, creates=creates, changes=tuple(changes))
+        return ChangeSet(stack=name, id=made, changes=tuple(changes))
 
     def _all_changes(self, name: str, made: str, told: DescribeChangeSetOutputTypeDef) -> Iterator[ChangeTypeDef]:
         yield from told.get("Changes", [])
