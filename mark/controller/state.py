@@ -160,32 +160,6 @@ class State:
     #: What of the objective's error budget was used lately.
     error_budget: ErrorBudget = UNUSED
 
-    def validate(self) -> None:
-        """Assert what holds after every tick, whatever was seen."""
-        keys: tuple[list[tuple[str, ...]], ...] = (
-            [(name,) for name, _ in self.capacity_backoff],
-            [(name,) for name, _ in self.guardrail_holds],
-            [(name,) for name, _ in self.refused_wakes],
-            [(name,) for name, _ in self.service_time_ratios],
-            [(pool.offering,) for pool in self.spot_pools],
-            [(pool.offering, pool.zone) for pool in self.pool_backoff],
-            [(pool.offering, pool.zone) for pool in self.reserved_backoff],
-            [(streak.offering, streak.zone) for streak in self.refusal_streaks],
-            [(record.offering,) for record in self.launch_records],
-        )
-        for names in keys:
-            assert names == sorted(set(names)), f"not sorted, or one offering twice: {names}"
-        tokens = [item.token for item in self.requested]
-        assert len(tokens) == len(set(tokens)), f"one launch is requested twice: {tokens}"
-        assert all(item.count > 0 for item in self.requested), "a launch that has arrived is still requested"
-        assert len(self.active_standbys) == len(set(self.active_standbys)), "one standby is woken twice"
-        assert self.bridging or not self.active_standbys, "standbys are awake and nothing is bridged"
-        assert (self.plan is None) == (not self.desired), "a plan without what it wanted, or the other way round"
-        times = [past.at for past in self.desired]
-        assert times == sorted(times), "plans are out of order"
-        assert all(count >= 0 for past in self.desired for _, count in past.counts), "a negative count"
-        assert all(boost.count > 0 for boost in self.slo_boosts), "a boost of no instances"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:

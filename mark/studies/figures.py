@@ -340,14 +340,3 @@ def _by_name(study: str) -> FigureRow:
 def covered(name: str, rows: Iterable[FigureRow]) -> bool:
     """True where a row is of that figure, or of a part of it: `figure 8, MMPP` is of `figure 8`."""
     return any(row.figure == name for row in rows)
-
-
-def without_row(studies: Iterable[str]) -> list[tuple[str, str]]:
-    """Papers and their figures that no study has and for which no reason is given."""
-    rows = figure_rows(studies)
-    return [
-        (key, name)
-        for key, paper in PAPERS.items()
-        for name in paper.published
-        if name not in paper.left_out and not covered(name, (row for row in rows if row.paper == key))
-    ]

@@ -15,6 +15,7 @@ from mark.domain.objective import SloWindow
 from mark.domain.offering import Market, Offering
 from mark.domain.orders import Drain, Fact, Launch, Order
 from mark.domain.plan import Plan, PlannedCount, PlanRequest
+from tests.controller.state_rules import check_state
 from tests.planner.builders import SLO, offering, overflow
 
 SMALL = offering("small", rps=10.0)
@@ -121,7 +122,7 @@ class Stepped:
     def see(self, observation: Observation) -> tuple[Order, ...]:
         self.last = step(self.state, observation, self.policy)
         self.state = self.last.state
-        self.state.validate()
+        check_state(self.state)
         return self.last.orders
 
 

@@ -8,6 +8,7 @@ from mark.controller.limits.spot_breaker import SpotPool
 from mark.controller.state import Desired, Requested, SloBoost, State
 from mark.domain.fleet import Role
 from tests.controller.builders import plan
+from tests.controller.state_rules import check_state
 
 DESIRED = Desired(at=0.0, counts=(("small", 1),), capacity_rps=10.0)
 LAUNCH = Requested(token="t1-1", offering="small", role=Role.SERVING, total=2, at=0.0)
@@ -36,11 +37,11 @@ BROKEN = {
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_state_that_no_tick_can_leave_is_caught(broken: State) -> None:
     with pytest.raises(AssertionError):
-        broken.validate()
+        check_state(broken)
 
 
 def test_a_start_and_a_plan_are_valid() -> None:
-    State().validate()
-    State(
-        plan=plan(small=1), desired=(DESIRED,), requested=(LAUNCH,), bridging=True, active_standbys=("s",)
-    ).validate()
+    check_state(State())
+    check_state(
+        State(plan=plan(small=1), desired=(DESIRED,), requested=(LAUNCH,), bridging=True, active_standbys=("s",))
+    )

@@ -39,6 +39,7 @@ from tests.controller.builders import (
     request_at,
     seen,
 )
+from tests.controller.state_rules import check_state
 from tests.planner.builders import SLO, overflow
 
 PENDING, READY = InstanceState.PENDING, InstanceState.READY
@@ -347,7 +348,7 @@ def test_on_any_path(ticks: list[tuple[int, int, float, float, int]], limit: int
         observation = seen(now, fleet, wanted=plan(small=small, large=large), load=load)
         decision = step(state, observation, policy)
         assert decision == step(state, observation, policy)
-        decision.state.validate()
+        check_state(decision.state)
         new, gone = launched(decision.orders), drained(decision.orders)
         outstanding = sum(item.count for item in decision.state.requested)
         if new:

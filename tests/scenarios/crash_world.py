@@ -42,6 +42,7 @@ from mark.domain.orders import (
     Withdraw,
 )
 from tests.controller.builders import LARGE, POLICY, SLEEPER, SMALL
+from tests.controller.state_rules import check_state
 
 PERIOD_S = 60.0
 BOOT_S, WAKE_S, DRAIN_S, NOTICE_S = 85.0, 80.0, 20.0, 140.0
@@ -184,9 +185,9 @@ class Life:
             self._tick()
 
     def _tick(self) -> None:
-        self.controller.tick().state.validate()
+        check_state(self.controller.tick().state)
         while self._refused:
-            self.controller.tick().state.validate()
+            check_state(self.controller.tick().state)
 
     # The ports. Whatever is read or done goes through `_call`.
 

@@ -33,6 +33,7 @@ from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.telemetry.journal_file import JournalFile, journal_lines
+from tests.controller.state_rules import check_state
 from tests.scenarios.builders import MemoryJournal, experiment, run, up_and_down
 
 HARD = FaultScript(
@@ -172,7 +173,7 @@ def test_a_restarted_controller_that_folds_its_journal_goes_on_with_the_same_ord
             again = step(state, seen, header.policy)
             assert again == decision
             state = again.state
-            state.validate()
+            check_state(state)
 
 
 def _folded(ticks: list[Tick], policy: ControllerPolicy) -> State:

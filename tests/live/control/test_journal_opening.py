@@ -34,6 +34,7 @@ from mark.store.journal import KEEP_SEGMENTS
 from mark.store.keys import Keys
 from mark.store.published_status import ARCHIVE, BUDGET, RESOURCES, ArchiveStatus, PublishedResources
 from mark.store.service import ServiceStore
+from tests.controller.state_rules import check_state
 from tests.controller.test_runner import World
 
 NOON = 20_000 * 86400.0 + 43_200.0
@@ -72,7 +73,7 @@ class Life:
         for _ in range(minutes):
             self.plane.at += 60.0
             decision = self.controller.tick()
-            decision.state.validate()
+            check_state(decision.state)
             self.publisher.publish(self.controller, decision)
             self.watch.poll()
 
