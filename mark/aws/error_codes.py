@@ -286,6 +286,7 @@ NOT_THERE = frozenset(
         "NoSuchEntity",
         "NoSuchResourceException",
         "NotFoundException",
+        "ParameterNotFound",
         "QueueDoesNotExist",
         "RepositoryNotFoundException",
         "ResourceNotFoundException",

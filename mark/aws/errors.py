@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from types import MappingProxyType
+from typing import TypeVar
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -27,6 +28,8 @@ from mark.domain.orders import RefusalCause
 from mark.steady_time import steady_time
 
 _log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 REPORT_EACH_S = 3600.0
 """Period after which a repeated refusal of AWS is an error in the log again: a process runs for weeks."""
@@ -199,6 +202,17 @@ def report_refusal(call: str, code: str) -> None:
         return
     REPORTED_AT[call, code] = now
     _log.error("AWS refuses %s (%s), which is asked for again until it is given: %s", call, code, remedy(code))
+
+
+def unless_absent(ask: Callable[[], Answer], absent: Collection[str] = codes.NOT_THERE) -> Answer | None:
+    """AWS's answer; None where its refusal says that what it is about is not there. Errors as `translated`."""
+    try:
+        with translated():
+            return ask()
+    except MarkError as error:
+        if code_of(error) not in absent:
+            raise
+    return None
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mark.aws.errors import code_of, translated
+from mark.aws.errors import translated, unless_absent
 from mark.aws.session import Aws
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
@@ -41,14 +41,8 @@ class BucketReader:
 
 def holds_object(aws: Aws, bucket: str, key: str) -> bool:
     """True where the bucket has it. Errors: MarkError, with AWS's own words."""
-    try:
-        with translated():
-            aws.objects.head_object(Bucket=bucket, Key=key)
-    except MarkError as error:
-        if code_of(error) in ("404", "NoSuchKey", "NotFound"):
-            return False
-        raise
-    return True
+    absent = ("404", "NoSuchKey", "NotFound")
+    return unless_absent(lambda: aws.objects.head_object(Bucket=bucket, Key=key), absent) is not None
 
 
 def empty_bucket(aws: Aws, bucket: str) -> int:

@@ -9,13 +9,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from mark.aws.errors import code_of, translated
+from mark.aws.errors import translated, unless_absent
 from mark.aws.names import pause_parameter
 from mark.aws.session import Aws
 from mark.domain.billing.spending import OutsidePause
-from mark.domain.errors import MarkError
-
-ABSENT = "ParameterNotFound"
 
 
 def read_pause(aws: Aws, service: str) -> OutsidePause | None:
@@ -23,14 +20,8 @@ def read_pause(aws: Aws, service: str) -> OutsidePause | None:
 
     Whatever the parameter holds, it is a pause: somebody may have written it by AWS's own command.
     """
-    try:
-        with translated():
-            text = aws.parameters.get_parameter(Name=pause_parameter(service))["Parameter"].get("Value", "")
-    except MarkError as error:
-        if code_of(error) == ABSENT:
-            return None
-        raise
-    return _parsed(text)
+    found = unless_absent(lambda: aws.parameters.get_parameter(Name=pause_parameter(service))["Parameter"])
+    return None if found is None else _parsed(found.get("Value", ""))
 
 
 def write_pause(aws: Aws, service: str, pause: OutsidePause) -> None:
@@ -43,14 +34,8 @@ def write_pause(aws: Aws, service: str, pause: OutsidePause) -> None:
 
 def remove_pause(aws: Aws, service: str) -> bool:
     """Take it away; False where there was none. Errors: MarkError."""
-    try:
-        with translated():
-            aws.parameters.delete_parameter(Name=pause_parameter(service))
-    except MarkError as error:
-        if code_of(error) == ABSENT:
-            return False
-        raise
-    return True
+    name = pause_parameter(service)
+    return unless_absent(lambda: aws.parameters.delete_parameter(Name=name)) is not None
 
 
 def _parsed(text: str) -> OutsidePause:

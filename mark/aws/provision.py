@@ -16,7 +16,7 @@ from mark.aws.archive import bucket_name, make_bucket
 from mark.aws.ec2.inventory import described
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.error_codes import NOT_THERE
-from mark.aws.errors import absent_is_done, code_of, translated
+from mark.aws.errors import absent_is_done, code_of, translated, unless_absent
 from mark.aws.functions.management import (
     feed,
     make_function,
@@ -164,12 +164,10 @@ def end_instances(aws: Aws, service: str) -> tuple[str, ...]:
 def _make_template(aws: Aws, setup: ServiceSetup, template: TemplateSpec) -> None:
     """The launch template; a new default version where its content has changed."""
     tags, name, data = setup.resources.tags, template.name, _template_data(setup, template)
-    try:
-        with translated():
-            versions = aws.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Default"])
-    except MarkError as error:
-        if code_of(error) not in NOT_THERE:
-            raise
+    versions = unless_absent(
+        lambda: aws.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Default"])
+    )
+    if versions is None:
         own: TagSpecificationTypeDef = {"ResourceType": "launch-template", "Tags": tag_list(tags)}  # type: ignore[typeddict-item]
         with translated():
             aws.ec2.create_launch_template(

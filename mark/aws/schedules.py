@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from mark.aws.error_codes import NOT_THERE
-from mark.aws.errors import absent_is_done, code_of, translated
+from mark.aws.errors import absent_is_done, translated, unless_absent
 from mark.aws.functions.management import role_of
 from mark.aws.names import SCHEDULES, name_of
 from mark.aws.permissions.policies import Statement, policy_document
 from mark.aws.resources import ScheduleSpec
 from mark.aws.session import Aws
-from mark.domain.errors import MarkError
 
 
 def make_schedules(
@@ -52,12 +50,7 @@ def _make(aws: Aws, schedule: ScheduleSpec, role: str, function_arn: str) -> Non
         "FlexibleTimeWindow": {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": schedule.window_min},
         "Target": {"Arn": function_arn, "RoleArn": role, "RetryPolicy": retry},
     }
-    try:
-        with translated():
-            aws.schedules.update_schedule(**asked)
-    except MarkError as error:
-        if code_of(error) not in NOT_THERE:
-            raise
+    if unless_absent(lambda: aws.schedules.update_schedule(**asked)) is None:
         with translated():
             aws.schedules.create_schedule(**asked)
 

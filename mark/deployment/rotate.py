@@ -25,8 +25,7 @@ from types import MappingProxyType
 from typing import Any, assert_never
 
 from mark.aws.client_tokens import AGAIN_S, CURRENT, FRESH_S, PENDING, PREVIOUS, READ_EACH_S
-from mark.aws.error_codes import NOT_THERE
-from mark.aws.errors import code_of, translated
+from mark.aws.errors import translated, unless_absent
 from mark.aws.names import AGENTS_PASSWORD, TOKEN, name_of
 from mark.aws.session import Aws
 from mark.config.rollout import RolloutSettings
@@ -239,16 +238,12 @@ class _Rotation:
     def find(self, secret: str) -> Found:
         """The secret's versions as they are now. Misconfigured where there is no such secret."""
         name = name_of(self._service, secret)
-        try:
-            with translated():
-                told = self._aws.secrets.describe_secret(SecretId=name)
-        except MarkError as error:
-            if code_of(error) not in NOT_THERE:
-                raise
+        told = unless_absent(lambda: self._aws.secrets.describe_secret(SecretId=name))
+        if told is None:
             raise Misconfigured(
                 f"there is no secret {name} in {self._aws.settings.region}: the service {self._service} is not "
                 "deployed there"
-            ) from error
+            )
         staged = {stage: id_ for id_, stages in told["VersionIdsToStages"].items() for stage in stages}
         changed = told.get("LastChangedDate") or told["CreatedDate"]
         versions = Versions(

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from mark.aws.errors import code_of, translated
+from mark.aws.errors import unless_absent
 from mark.aws.session import Aws
-from mark.domain.errors import MarkError, Misconfigured
-
-MISSING = "NoSuchEntity"
+from mark.domain.errors import Misconfigured
 
 
 def require_name_is_free(aws: Aws, role: str) -> None:
     """Misconfigured where the account has a role that a new service would make. Else errors as AWS has them."""
-    try:
-        with translated():
-            found = aws.iam.get_role(RoleName=role)["Role"]
-    except MarkError as error:
-        if code_of(error) == MISSING:
-            return
-        raise
+    found = unless_absent(lambda: aws.iam.get_role(RoleName=role)["Role"])
+    if found is None:
+        return
     used = found.get("RoleLastUsed", {}).get("Region")
     where = f"last used in {used}" if used else "which no instance has used lately"
     raise Misconfigured(

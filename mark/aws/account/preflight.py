@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mark.aws.error_codes import NOT_THERE
-from mark.aws.errors import code_of, translated
+from mark.aws.errors import translated, unless_absent
 from mark.aws.prices import ARCHITECTURES
 from mark.aws.session import Aws
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
     from mypy_boto3_ecr.type_defs import ImageDetailTypeDef
@@ -55,13 +54,7 @@ class MachineImage:
 
 def machine_image(aws: Aws, ami: str) -> MachineImage | None:
     """A machine image by its id; None where the region, or this account in it, has none."""
-    try:
-        with translated():
-            found = aws.ec2.describe_images(ImageIds=[ami])["Images"]
-    except MarkError as error:
-        if code_of(error) in NO_IMAGE:
-            return None
-        raise
+    found = unless_absent(lambda: aws.ec2.describe_images(ImageIds=[ami])["Images"], NO_IMAGE)
     if not found:
         return None
     root = found[0].get("RootDeviceName", "")
@@ -75,14 +68,8 @@ def machine_image(aws: Aws, ami: str) -> MachineImage | None:
 
 def has_secret(aws: Aws, secret: str) -> bool:
     """True where Secrets Manager has a secret of this name or ARN, and is not about to delete it."""
-    try:
-        with translated():
-            told = aws.secrets.describe_secret(SecretId=secret)
-    except MarkError as error:
-        if code_of(error) in NOT_THERE:
-            return False
-        raise
-    return "DeletedDate" not in told
+    told = unless_absent(lambda: aws.secrets.describe_secret(SecretId=secret))
+    return told is not None and "DeletedDate" not in told
 
 
 def caller(aws: Aws) -> Caller:
@@ -94,13 +81,7 @@ def caller(aws: Aws) -> Caller:
 
 def is_on_free_plan(aws: Aws) -> bool:
     """True where the account is on AWS's Free plan. Accounts of before July 2025 have no plan."""
-    try:
-        with translated():
-            return bool(aws.plan.get_account_plan_state()["accountPlanType"] == "FREE")
-    except MarkError as error:
-        if code_of(error) in NOT_THERE:
-            return False
-        raise
+    return unless_absent(lambda: aws.plan.get_account_plan_state()["accountPlanType"]) == "FREE"
 
 
 def available_zones(aws: Aws) -> tuple[str, ...]:
@@ -179,18 +160,13 @@ def _image(aws: Aws, image: str) -> ImageDetailTypeDef | None:
     if found["region"] != aws.settings.region:
         raise Misconfigured(f"{image} is in {found['region']}, the service in {aws.settings.region}")
     tag, digest = found["tag"], found["digest"]
-    try:
-        with translated():
-            there = aws.images.describe_images(
-                registryId=found["account"],
-                repositoryName=found["repository"],
-                imageIds=[{"imageTag": tag} if tag else {"imageDigest": digest}],
-            )["imageDetails"]
-    except MarkError as error:
-        if code_of(error) in NOT_THERE:
-            return None
-        raise
-    return there[0]
+    return unless_absent(
+        lambda: aws.images.describe_images(
+            registryId=found["account"],
+            repositoryName=found["repository"],
+            imageIds=[{"imageTag": tag} if tag else {"imageDigest": digest}],
+        )["imageDetails"][0]
+    )
 
 
 def _identities(address: str) -> tuple[str, str]:
@@ -198,10 +174,4 @@ def _identities(address: str) -> tuple[str, str]:
 
 
 def _identity(aws: Aws, name: str) -> GetEmailIdentityResponseTypeDef | None:
-    try:
-        with translated():
-            return aws.mail.get_email_identity(EmailIdentity=name)
-    except MarkError as error:
-        if code_of(error) in NOT_THERE:
-            return None
-        raise
+    return unless_absent(lambda: aws.mail.get_email_identity(EmailIdentity=name))

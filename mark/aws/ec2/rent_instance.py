@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from mark.aws.ec2.inventory import described
 from mark.aws.ec2.tags import EXPIRES, OFFERING, OWNER, PROFILE_OF, ROLE, RUN, SERVICE
-from mark.aws.error_codes import NOT_THERE
-from mark.aws.errors import absent_is_done, code_of, translated
+from mark.aws.errors import absent_is_done, translated, unless_absent
 from mark.aws.session import Aws
-from mark.domain.errors import MarkError, Misconfigured, NoCapacity
+from mark.domain.errors import Misconfigured, NoCapacity
 from mark.domain.offering import InstanceType
 
 if TYPE_CHECKING:
@@ -155,18 +154,15 @@ def _template(aws: Aws, asked: Rent) -> tuple[Mapping[str, str], str, Sequence[A
 
     CloudFormation never moves a template's default version.
     """
-    try:
-        with translated():
-            found = aws.ec2.describe_launch_template_versions(
-                LaunchTemplateName=asked.template, Versions=["$Latest"]
-            )
-    except MarkError as error:
-        if code_of(error) not in NOT_THERE:
-            raise
+    name = asked.template
+    found = unless_absent(
+        lambda: aws.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
+    )
+    if found is None:
         raise Misconfigured(
-            f"no launch template {asked.template} in {aws.settings.region}: `mark up` here or `mark deploy` makes "
-            "the service"
-        ) from error
+            f"no launch template {name} in {aws.settings.region}: `mark up` here or `mark deploy` makes the "
+            "service"
+        )
     newest = found["LaunchTemplateVersions"][0]
     template = {"LaunchTemplateName": asked.template, "Version": str(newest["VersionNumber"])}
     data = newest["LaunchTemplateData"]

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from mark.aws.ec2.tags import SERVICE
-from mark.aws.error_codes import NOT_THERE
-from mark.aws.errors import absent_is_done, code_of, translated
+from mark.aws.errors import absent_is_done, translated, unless_absent
 from mark.aws.names import RAW, name_of
 from mark.aws.permissions.policies import Names, PolicyDocument, policy, trust_policy
 from mark.aws.resources import RUNTIME, LambdaSpec, ReaderSpec, tag_list
 from mark.aws.session import Aws
-from mark.domain.errors import AlreadyDone, MarkError
+from mark.domain.errors import AlreadyDone
 
 ROLES_MADE = ("functions", "schedule")
 """The functions', and that of the schedules, which call some."""
@@ -46,12 +45,8 @@ def make_role(aws: Aws, names: Names, roles: Sequence[str], tags: Mapping[str, s
 
 def role_of(aws: Aws, name: str, *, principal: str, may: PolicyDocument, tags: Mapping[str, str]) -> str:
     """A role that `principal` of AWS takes, with what it may do; its ARN."""
-    try:
-        with translated():
-            arn = aws.iam.get_role(RoleName=name)["Role"]["Arn"]
-    except MarkError as error:
-        if code_of(error) not in NOT_THERE:
-            raise
+    arn = unless_absent(lambda: aws.iam.get_role(RoleName=name)["Role"]["Arn"])
+    if arn is None:
         with translated():
             made = aws.iam.create_role(
                 RoleName=name,
@@ -95,12 +90,8 @@ def make_function(
         "Timeout": function.timeout_s,
         "Environment": {"Variables": dict(variables)},
     }
-    try:
-        with translated():
-            have = aws.lambda_.get_function_configuration(FunctionName=function.name)
-    except MarkError as error:
-        if code_of(error) not in NOT_THERE:
-            raise
+    have = unless_absent(lambda: aws.lambda_.get_function_configuration(FunctionName=function.name))
+    if have is None:
         with translated():
             made = aws.lambda_.create_function(
                 FunctionName=function.name, Code={"ZipFile": code}, Tags=tags, **wanted

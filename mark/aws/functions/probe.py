@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from mark.aws.error_codes import NOT_THERE
-from mark.aws.errors import code_of, translated
+from mark.aws.errors import translated, unless_absent
 from mark.aws.names import PROBE, TOKEN, name_of
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
     from mark.aws.session import Aws
@@ -19,16 +18,13 @@ if TYPE_CHECKING:
 def clients_token(aws: Aws, service: str) -> str:
     """The bearer token of the service's clients. Misconfigured where no such service stands."""
     name = name_of(service, TOKEN)
-    try:
-        with translated():
-            return str(aws.secrets.get_secret_value(SecretId=name)["SecretString"])
-    except MarkError as error:
-        if code_of(error) not in NOT_THERE:
-            raise
+    token = unless_absent(lambda: str(aws.secrets.get_secret_value(SecretId=name)["SecretString"]))
+    if token is None:
         raise Misconfigured(
             f"there is no secret {name} in {aws.settings.region}: the service {service} is neither up on this "
             "machine (`mark up`) nor deployed there (`mark deploy --trial`)"
-        ) from error
+        )
+    return token
 
 
 def ask_from_within(aws: Aws, service: str, url: str, body: str) -> ProbeReply:
@@ -43,14 +39,11 @@ def ask_from_within(aws: Aws, service: str, url: str, body: str) -> ProbeReply:
 
 def answer_of(aws: Aws, function: str, asked: Mapping[str, object], lacking: str) -> Any:
     """The function's answer. Misconfigured where it fails, or, with what it is for, where it is `lacking`."""
-    try:
-        with translated():
-            answer = aws.lambda_.invoke(FunctionName=function, Payload=json.dumps(asked).encode())
-            payload = answer["Payload"].read()
-    except MarkError as error:
-        if code_of(error) not in NOT_THERE:
-            raise
-        raise Misconfigured(f"there is no function {function}, {lacking}") from error
+    answer = unless_absent(lambda: aws.lambda_.invoke(FunctionName=function, Payload=json.dumps(asked).encode()))
+    if answer is None:
+        raise Misconfigured(f"there is no function {function}, {lacking}")
+    with translated():
+        payload = answer["Payload"].read()
     if answer.get("FunctionError"):
         raise Misconfigured(f"the function {function} failed: {payload[:500].decode(errors='replace')}")
     return json.loads(payload)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 
-from mark.aws.errors import code_of, translated
+from mark.aws.errors import absent_is_done, code_of, translated, unless_absent
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError, Misconfigured
 
@@ -52,14 +52,8 @@ class RolloutLock:
 
     def holder(self) -> Holder | None:
         """Read the holder; None where nobody has the lock."""
-        try:
-            with translated():
-                value = self._client.get_parameter(Name=self._name)["Parameter"].get("Value", "")
-        except MarkError as error:
-            if code_of(error) == "ParameterNotFound":
-                return None
-            raise
-        return Holder(**json.loads(value))
+        found = unless_absent(lambda: self._client.get_parameter(Name=self._name)["Parameter"])
+        return None if found is None else Holder(**json.loads(found.get("Value", "")))
 
     def __enter__(self) -> RolloutLock:
         """Take it, or take over one that was left."""
@@ -124,9 +118,5 @@ class RolloutLock:
                     self._client.put_parameter(Name=self._name, Value=told, Type="String", Overwrite=True)
 
     def _remove(self) -> None:
-        try:
-            with translated():
-                self._client.delete_parameter(Name=self._name)
-        except MarkError as error:
-            if code_of(error) != "ParameterNotFound":
-                raise
+        with absent_is_done():
+            self._client.delete_parameter(Name=self._name)
