@@ -40,7 +40,7 @@ from mark.domain.commitments.owned import (
     SavingsPlan,
     check_names,
 )
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import MarkError, Misconfigured, file_errors
 
 FORMAT: Literal["mark-commitments/1"] = "mark-commitments/1"
 YEAR = timedelta(days=365)
@@ -168,12 +168,8 @@ def _entry(item: SavingsPlan | ReservedInstances) -> dict[str, Any]:
 
 def load_commitments(path: Path) -> Commitments:
     """The commitments of a file, as far as the service may count them. Misconfigured, one line."""
-    try:
+    with file_errors(f"read the commitments {path}"):
         text = path.expanduser().read_text(encoding="utf-8")
-    except OSError as error:
-        raise Misconfigured(f"cannot read the commitments {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise Misconfigured(f"cannot read the commitments {path}: it is not UTF-8 text") from error
     file = parse_file(text, CommitmentFile, str(path))
     try:
         return file.to_domain()

@@ -12,7 +12,7 @@ from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.refreshed import Quotes, age_days, format_prices, refresh
 from mark.deployment.checks.findings import Finding
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import MarkError, file_errors
 
 
 def refresh_prices(aws: Aws, floor: PriceSnapshot, to: Path, today: date) -> Finding:
@@ -52,9 +52,7 @@ def _kept_note(to: Path, today: date) -> str:
 def _write(to: Path, text: str) -> None:
     """Readers see the old file or the new one, never half of it."""
     draft = to.with_name(f".{to.name}.{os.getpid()}")
-    try:
+    with file_errors(f"write {to}"):
         to.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(text, encoding="utf-8")
         draft.replace(to)
-    except OSError as error:
-        raise Misconfigured(f"cannot write {to}: {error.strerror}") from error

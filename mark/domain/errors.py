@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class MarkError(Exception):
@@ -32,6 +33,17 @@ class PlanInfeasible(MarkError):
 
 class Misconfigured(MarkError):
     """What the user gave cannot be done, and the line says what to change; a process refuses to start."""
+
+
+@contextmanager
+def file_errors(what: str) -> Iterator[None]:
+    """Misconfigured, `cannot WHAT: why`, where a file or folder is refused, or is no UTF-8 text."""
+    try:
+        yield
+    except OSError as error:
+        raise Misconfigured(f"cannot {what}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Misconfigured(f"cannot {what}: it is not UTF-8 text") from error
 
 
 class BadRequest(MarkError):

@@ -31,7 +31,7 @@ from mark.controller.event_forecasts import without_events
 from mark.controller.outside_pods import Outlook, decide_pods, demand_of_rates
 from mark.controller.policy import ControllerPolicy
 from mark.domain.demand import Demand
-from mark.domain.errors import MarkError, Misconfigured, PlanInfeasible, failure_words
+from mark.domain.errors import MarkError, Misconfigured, PlanInfeasible, failure_words, file_errors
 from mark.domain.figures import plural
 from mark.domain.pod_plan import PodPlan
 from mark.offline.forecast.forecasters import Built, ask
@@ -102,11 +102,9 @@ class PlanFile:
     def write(self, plan: PodPlan) -> None:
         """Replace the answer as a whole. Misconfigured where that cannot be."""
         draft = self.path.with_name(f".{self.path.name}.draft")
-        try:
+        with file_errors(f"write --state {self.path}"):
             draft.write_bytes(_KEPT.dump_json(Kept(model=self.model, plan=plan), indent=1))
             draft.replace(self.path)
-        except OSError as error:
-            raise Misconfigured(f"cannot write --state {self.path}: {error.strerror}") from error
 
 
 class PodPlanner:

