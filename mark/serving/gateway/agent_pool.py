@@ -41,6 +41,7 @@ from mark.serving.certificate import any_certificate, is_shown
 from mark.serving.frame_link import HANDSHAKE_S, FrameLink
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.shared_device import SharedDevice
 from mark.serving.gateway.streams import StreamedAnswer
 from mark.serving.gateway.versions.router import VersionRouter, VersionRouters
 from mark.serving.gateway.versions.shadow import ShadowRequest
@@ -399,6 +400,8 @@ class AgentConnections:
         self._members: dict[str, Member] = {}
         self._loads: Sequence[Mapping[str, float]] = ({},)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        #: of shared instances
+        self._devices: dict[str, SharedDevice] = {}
         self.open: dict[str, AgentConnection] = {}
 
     def set_token(self, token: str) -> None:
@@ -509,6 +512,9 @@ class AgentConnections:
         )
         loop = asyncio.get_running_loop()
         self.open[member.name] = connection
+        device = self._devices.setdefault(member.instance, SharedDevice()) if member.is_tenant else None
+        if device is not None:
+            device.join(connection)
         self._give_shares()
         try:
             # the kernel connects for an agent whose model lets no thread run meanwhile; TLS waits for its loop
@@ -521,6 +527,8 @@ class AgentConnections:
             return False
         finally:
             del self.open[member.name]
+            if device is not None and device.leave(connection):
+                self._devices.pop(member.instance, None)
         return connection.is_known
 
     def _list_accepting(self, router: ModelRouter) -> None:

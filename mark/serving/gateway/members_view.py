@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from mark.dispatch.bouncer import predicted_finish_at
 from mark.dispatch.device_share import has_share
@@ -18,17 +19,30 @@ from mark.protocols.frames import State
 from mark.serving.queue_estimate import QueueEstimate
 
 
+class Device(Protocol):
+    """What a shared instance has to do (`gateway/shared_device.py`)."""
+
+    def finish_at(self, view: AgentView, now: float, due_at: float) -> float:
+        """The expected finish of a request, due at `due_at`, that this tenant gets now."""
+        ...
+
+    def overdue_s(self, now: float) -> float:
+        """Seconds that what is in service is expected to take beyond what it should have."""
+        ...
+
+
 class AgentView(QueueEstimate):
     """One agent as the gateway sees it; times are the loop's. `current` is the weighted rule's running credit.
 
     profile_s: what its offering's profile says of 0, 1, 2, ... items, the first of which is not used. `is_shared`:
     it is one of several on its instance, and `share_rps` its share at this gateway (`dispatch/device_share.py`).
-    `is_far`: it stands in another zone than this gateway.
+    `is_far`: it stands in another zone than this gateway. `device`: of a shared instance.
     """
 
     __slots__ = (
         "accepting",
         "current",
+        "device",
         "full_batch_s",
         "instance",
         "is_far",
@@ -42,6 +56,9 @@ class AgentView(QueueEstimate):
         "terminates_at",
         "weight",
     )
+    head = 0
+    """Of a device's rings, which have deadlines and never turn: the objective adds nothing."""
+    objective_s = 0.0
 
     def __init__(self, instance: str, profile_s: Sequence[float]) -> None:
         super().__init__()
@@ -50,6 +67,7 @@ class AgentView(QueueEstimate):
         self.single_s = self.full_batch_s = self.weight = self.current = 0.0
         self.terminates_at = math.inf
         self.is_shared = self.is_far = False
+        self.device: Device | None = None
         self.share_rps, self.share_left, self.share_at = 0.0, math.inf, 0.0
 
     def give_share(self, share_rps: float, now: float) -> None:
@@ -75,10 +93,12 @@ class AgentView(QueueEstimate):
         """Seconds that a request of `size` items takes where nothing waits."""
         return alone_s(size, self.single_s, self.profile_s)
 
-    def finish_at(self, now: float, size: int = 1) -> float:
-        """The expected finish of a request that is sent now."""
+    def finish_at(self, now: float, size: int, due_at: float) -> float:
+        """The expected finish of a request, due at `due_at`, that is sent now."""
         if size != 1:
             return sized_finish_at(now, size, self, self.profile_s)
+        if self.device is not None:
+            return self.device.finish_at(self, now, due_at)
         return predicted_finish_at(
             now,
             self.free_at,

@@ -39,6 +39,7 @@ from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
 from mark.serving.gateway.request import InferenceRequest, Loss, StoredResponse
+from mark.serving.gateway.shared_device import least_finish_on_devices
 from mark.serving.gateway.telemetry.traffic_tally import Server, Tally, VersionTally
 from mark.serving.gateway.versions.shadow import Shadows
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
@@ -255,7 +256,7 @@ class ModelRouter:
 
     def may_queue(self, request: InferenceRequest, now: float, share: float) -> bool:
         """True where the queue leaves its client's class room: it may use that share of the time for waiting."""
-        agent, finish_at = self._first_to_finish(now, request.size)
+        agent, finish_at = self._first_to_finish(request, now)
         if agent is None:
             return False
         view, size = agent.view, request.size
@@ -296,7 +297,7 @@ class ModelRouter:
         """
         if self._waits_or_left(request, now):
             return
-        agent, instance_at = self._first_to_finish(now, request.size)
+        agent, instance_at = self._first_to_finish(request, now)
         if not self._stays(request, now, instance_at, lambda_refused=lambda_refused):
             return
         if agent is None:
@@ -338,7 +339,7 @@ class ModelRouter:
 
         What would make others late there, though it is late itself, is forced on no shared instance again.
         """
-        agent = self._route(now, request.size, self.view.own)
+        agent = self._route(request, now, self.view.own)
         if agent is not None:
             agent.send(request, now, forced=request.is_forced)
         elif not request.is_forced:
@@ -586,17 +587,17 @@ class ModelRouter:
 
     def _choose(self, request: InferenceRequest, now: float) -> Agent | None:
         """The agent that a new request is sent to: on a shared instance within its share, else one of its own."""
-        view, size = self.view, request.size
+        view = self.view
         if not view.shared:
-            return self._route(now, size, view.rows)
-        shared = self._route(now, size, view.shared)
+            return self._route(request, now, view.rows)
+        shared = self._route(request, now, view.shared)
         if shared is not None and self._is_for_share(shared, request, now):
             return shared
-        return self._route(now, size, view.own) or shared
+        return self._route(request, now, view.own) or shared
 
     def takes_share(self, request: InferenceRequest, now: float) -> bool:
         """True where a shared instance may take one more of its share, which is counted as if it took this one."""
-        shared = self._route(now, request.size, self.view.shared)
+        shared = self._route(request, now, self.view.shared)
         return shared is not None and self._takes_share(shared.view, request, now)
 
     def _is_for_share(self, shared: Agent, request: InferenceRequest, now: float) -> bool:
@@ -642,13 +643,11 @@ class ModelRouter:
             agent = self._in_time(request, now, view.near_own)
             if agent is None and self._calls_in_time(request, now):
                 return
-        shared = self._route(now, request.size, view.shared) if agent is None else None
+        shared = self._route(request, now, view.shared) if agent is None else None
         if shared is not None and self._is_for_share(shared, request, now):
             agent = shared
         if agent is None:
-            agent = (
-                self._in_time(request, now, view.near_own) or self._route(now, request.size, view.own) or shared
-            )
+            agent = self._in_time(request, now, view.near_own) or self._route(request, now, view.own) or shared
         if agent is None:
             self.bounced(request, now)
         else:
@@ -656,13 +655,13 @@ class ModelRouter:
 
     def _in_time(self, request: InferenceRequest, now: float, rows: Sequence[int]) -> Agent | None:
         """The agent that a request is routed to among these, where it is expected to admit it."""
-        agent = self._route(now, request.size, rows)
+        agent = self._route(request, now, rows)
         return agent if agent is not None and self._admits(agent, request, now) else None
 
     def _admits(self, agent: Agent, request: InferenceRequest, now: float) -> bool:
         """True where an agent is expected to admit a request, by what is known of its queue here."""
         view, at, due_at = agent.view, request.arrived_at, request.deadline_at
-        finish_at = view.finish_at(now, request.size)
+        finish_at = view.finish_at(now, request.size, due_at)
         return stays(finish_at, finish_at, view.terminates_at, at, due_at, self._factor)
 
     def _calls_in_time(self, request: InferenceRequest, now: float) -> bool:
@@ -673,12 +672,12 @@ class ModelRouter:
         calls.call(self, request)
         return True
 
-    def _route(self, now: float, size: int, rows: Sequence[int]) -> Agent | None:
+    def _route(self, request: InferenceRequest, now: float, rows: Sequence[int]) -> Agent | None:
         view = self.view
         if not rows:
             return None
         if self._policy.routing is Routing.LEAST_FINISH:
-            row = self._least_finish(now, size, rows)
+            row = self._least_finish(request, now, rows)
         elif self._policy.routing is Routing.WEIGHTED:
             row = weighted(rows, view.agents)
         else:
@@ -686,21 +685,24 @@ class ModelRouter:
         if row == NONE:
             return None
         agent = self._agents[row]
-        return agent if agent.view.finish_at(now, size) <= agent.view.terminates_at else None
+        finish_at = agent.view.finish_at(now, request.size, request.deadline_at)
+        return agent if finish_at <= agent.view.terminates_at else None
 
-    def _first_to_finish(self, now: float, size: int) -> tuple[Agent | None, float]:
+    def _first_to_finish(self, request: InferenceRequest, now: float) -> tuple[Agent | None, float]:
         if not self._agents:
             return None, math.inf
-        row = self._least_finish(now, size, self.view.rows)
+        row = self._least_finish(request, now, self.view.rows)
         if row == NONE:
             return None, math.inf
-        return self._agents[row], self._agents[row].view.finish_at(now, size)
+        return self._agents[row], self._agents[row].view.finish_at(now, request.size, request.deadline_at)
 
-    def _least_finish(self, now: float, size: int, rows: Sequence[int]) -> int:
+    def _least_finish(self, request: InferenceRequest, now: float, rows: Sequence[int]) -> int:
         view = self.view
-        if size == 1:
-            return least_finish(now, rows, view.agents)
-        return least_finish_of_size(now, size, rows, view.agents, view.profiles_s)
+        if request.size != 1:
+            return least_finish_of_size(now, request.size, rows, view.agents, view.profiles_s)
+        if view.shared:
+            return least_finish_on_devices(now, request.deadline_at, rows, view.agents)
+        return least_finish(now, rows, view.agents)
 
     def _lambda_takes(self, request: InferenceRequest) -> bool:
         """True where Lambda may be called for a request."""

@@ -61,7 +61,7 @@ class VersionRouter(ModelRouter):
 
     def send_shadow(self, shadow: ShadowRequest, now: float) -> bool:
         """Send a copy to an agent that answers in time; False where there is none."""
-        agent, finish_at = self._first_to_finish(now, shadow.size)
+        agent, finish_at = self._first_to_finish(shadow, now)
         if agent is None or finish_at > min(shadow.deadline_at, agent.view.terminates_at):
             return False
         agent.send_shadow(shadow, now)

@@ -1,0 +1,95 @@
+"""The device of an instance that several models share, as one gateway sees it.
+
+A tenant's agent answers for its own queue alone. What neighbours have before a request stands in the views of
+their agents, and in what this gateway has sent to them. So a request goes to the instance that is free, not to
+one that would bounce it. The rules are those of the instance (`dispatch/device.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Protocol
+
+from mark.dispatch.device import shared_finish_at
+from mark.dispatch.routing import NONE, OVERDUE_SHARE
+from mark.serving.gateway.members_view import AgentView
+from mark.serving.gateway.request import InferenceRequest
+
+_ENDLESS = 1 << 62
+"""Length of a ring that never turns: the rules take its place modulo a power of two."""
+
+
+def least_finish_on_devices(now: float, due_at: float, rows: Sequence[int], views: Sequence[AgentView]) -> int:
+    """`routing.least_finish` where some of the instances are shared."""
+    best, best_at = NONE, math.inf
+    for row in rows:
+        view = views[row]
+        at = view.finish_at(now, 1, due_at)
+        if view.device is not None:
+            at += view.device.overdue_s(now)
+        elif view.in_service > 0 and view.free_at < now:
+            at += OVERDUE_SHARE * view.full_batch_s
+        if at < best_at and at <= view.terminates_at:
+            best, best_at = row, at
+    return best
+
+
+class Tenant(Protocol):
+    """The connection to one tenant's agent."""
+
+    view: AgentView
+    in_flight: dict[int, InferenceRequest]
+
+
+class SharedDevice:
+    """Tenants of one instance that this gateway is connected to."""
+
+    def __init__(self) -> None:
+        self._views: list[AgentView] = []
+        self._rings: list[_Deadlines] = []
+        self._tenants: list[Tenant] = []
+
+    def join(self, tenant: Tenant) -> None:
+        """Count what it has."""
+        self._set([*self._tenants, tenant])
+        tenant.view.device = self
+
+    def leave(self, tenant: Tenant) -> bool:
+        """Count it no more. Returns True where it was the last one."""
+        self._set([other for other in self._tenants if other is not tenant])
+        tenant.view.device = None
+        return not self._tenants
+
+    def finish_at(self, view: AgentView, now: float, due_at: float) -> float:
+        """The expected finish of a request, due at `due_at`, that this tenant gets now."""
+        row = self._views.index(view)
+        return shared_finish_at(now, row, due_at, range(len(self._views)), self._views, self._rings)
+
+    def overdue_s(self, now: float) -> float:
+        """Seconds that what is in service is expected to take beyond what it should have."""
+        overdue = (view.full_batch_s for view in self._views if view.in_service and view.free_at < now)
+        return OVERDUE_SHARE * sum(overdue)
+
+    def _set(self, tenants: list[Tenant]) -> None:
+        self._tenants = tenants
+        self._views = [tenant.view for tenant in tenants]
+        self._rings = [_Deadlines(tenant) for tenant in tenants]
+
+
+class _Deadlines:
+    """Deadlines of a tenant's requests by place, those in service first; of other gateways' nothing is known."""
+
+    __slots__ = ("_tenant",)
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+
+    def __len__(self) -> int:
+        return _ENDLESS
+
+    def __getitem__(self, place: int) -> float:
+        """That of the request at this place, 0 where it is another gateway's: it comes first."""
+        sent: Mapping[int, InferenceRequest] = self._tenant.in_flight
+        return next((request.deadline_at for request in islice(sent.values(), place, None)), 0.0)
