@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 EDGE, STEPS = 8.0, 16
 """Of the table: services on both sides of the arrivals that come within a wait, and how many columns each has."""
-OCTAVES, ROWS = (-6, 6), 8
+OCTAVES, ROWS = (-10, 6), 8
 """Powers of two of the arrivals that come within a wait, and rows of each."""
 SUMMED = 3
 """Services up to which F is summed: more terms would cancel out, and the slowest alone is as good."""
@@ -65,7 +65,7 @@ def full_queue() -> FullQueue:
 def turned_away_share(arrivals: Floats, services: Floats) -> Floats:
     """Share of arrivals that are turned away, by those that come, and that are served, within the longest wait.
 
-    Errors below 3e-5. Both are 0 or more, and broadcast.
+    Errors below 3e-5. Arrivals are above 0; both are broadcast.
     """
     arrivals, services = np.broadcast_arrays(arrivals, services)
     load = arrivals / np.maximum(services, 1e-9)
@@ -90,7 +90,8 @@ def turned_away_share(arrivals: Floats, services: Floats) -> Floats:
 def carried_rps(rates: Floats, weights: Floats, wait_s: float, capacities: Floats) -> Floats:
     """Requests/s that each capacity carries of each row of rates, a mean with those weights.
 
-    rates: shape (rows, n); weights: shape (n,); capacities: shape (m,), rising; returns shape (rows, m).
+    rates: shape (rows, n); weights: shape (n,); wait_s: above 0; capacities: shape (m,), rising; returns shape
+    (rows, m).
     """
     found = np.zeros((len(rates), len(capacities)))
     _add_carried(found, rates, weights, wait_s, capacities, full_queue())
@@ -115,7 +116,7 @@ def _add_carried(
                 found[t, i] += weight * capacities[i]
             for i in range(full, some):
                 at = (capacities[i] * wait_s - first) * STEPS
-                place = np.uint32(min(int(at), len(row) - 2))
+                place = np.uint32(max(0, min(int(at), len(row) - 2)))
                 lost = row[place] + (at - int(at)) * (row[place + np.uint32(1)] - row[place])
                 found[t, i] += scale * (arrivals - lost)
             for i in range(some, len(capacities)):

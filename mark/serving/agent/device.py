@@ -78,6 +78,10 @@ class Turns(Protocol):
         """Begin a batch of what waits."""
         ...
 
+    def publish_if_changed(self) -> None:
+        """Publish the queue's state where a gateway's estimate is off."""
+        ...
+
 
 class Device:
     """Queues that take turns. A queue joins while its model is loaded, and leaves before that is unloaded."""
@@ -105,6 +109,7 @@ class Device:
             if row == NONE:
                 return
             self._cores[row].begin_batch()
+            self._cores[row].publish_if_changed()  # gateways took it for one that waits
 
     @property
     def is_busy(self) -> bool:

@@ -99,6 +99,10 @@ class AgentView(QueueEstimate):
             return sized_finish_at(now, size, self, self.profile_s)
         if self.device is not None:
             return self.device.finish_at(self, now, due_at)
+        return self.alone_finish_at(now)
+
+    def alone_finish_at(self, now: float) -> float:
+        """The same of a request of one item where no other model shares the instance."""
         return predicted_finish_at(
             now,
             self.free_at,

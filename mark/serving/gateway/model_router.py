@@ -700,7 +700,7 @@ class ModelRouter:
         view = self.view
         if request.size != 1:
             return least_finish_of_size(now, request.size, rows, view.agents, view.profiles_s)
-        if view.shared:
+        if view.shared and (rows is view.rows or view.agents[rows[0]].is_shared):
             return least_finish_on_devices(now, request.deadline_at, rows, view.agents)
         return least_finish(now, rows, view.agents)
 

@@ -8,7 +8,7 @@ one that would bounce it. The rules are those of the instance (`dispatch/device.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -19,6 +19,8 @@ from mark.serving.gateway.request import InferenceRequest
 
 _ENDLESS = 1 << 62
 """Length of a ring that never turns: the rules take its place modulo a power of two."""
+OVERDUE_BATCHES = 2.0
+"""A batch that ends no sooner than so many full ones hangs: neighbours run beside it (`agent/device.py`)."""
 
 
 def least_finish_on_devices(now: float, due_at: float, rows: Sequence[int], views: Sequence[AgentView]) -> int:
@@ -64,8 +66,18 @@ class SharedDevice:
 
     def finish_at(self, view: AgentView, now: float, due_at: float) -> float:
         """The expected finish of a request, due at `due_at`, that this tenant gets now."""
-        row = self._views.index(view)
-        return shared_finish_at(now, row, due_at, range(len(self._views)), self._views, self._rings)
+        views = self._views
+        working = [
+            row
+            for row, one in enumerate(views)
+            if (one.in_service or one.waiting) and one.free_at - now <= OVERDUE_BATCHES * one.full_batch_s
+        ]
+        row = views.index(view)
+        if not working or working == [row] or (row not in working and view.in_service):
+            return view.alone_finish_at(now)
+        # until an agent says that its neighbour's batch runs, its own seems to: the later end counts
+        working.sort(key=lambda row: -views[row].free_at)
+        return shared_finish_at(now, row, due_at, working, views, self._rings)
 
     def overdue_s(self, now: float) -> float:
         """Seconds that what is in service is expected to take beyond what it should have."""
@@ -79,7 +91,10 @@ class SharedDevice:
 
 
 class _Deadlines:
-    """Deadlines of a tenant's requests by place, those in service first; of other gateways' nothing is known."""
+    """Deadlines of a tenant's requests by place, those in service first.
+
+    Of other gateways' requests nothing is known: they come first, and are due at once.
+    """
 
     __slots__ = ("_tenant",)
 
@@ -90,6 +105,9 @@ class _Deadlines:
         return _ENDLESS
 
     def __getitem__(self, place: int) -> float:
-        """That of the request at this place, 0 where it is another gateway's: it comes first."""
-        sent: Mapping[int, InferenceRequest] = self._tenant.in_flight
-        return next((request.deadline_at for request in islice(sent.values(), place, None)), 0.0)
+        """That of the request at this place; infinite beyond the last."""
+        view, sent = self._tenant.view, self._tenant.in_flight
+        unknown = max(0, view.in_service + view.waiting - len(sent))
+        if place < unknown:
+            return 0.0
+        return next((request.deadline_at for request in islice(sent.values(), place - unknown, None)), math.inf)

@@ -75,6 +75,7 @@ def test_what_is_due_later_waits_behind_it(due_at: float, batches: int) -> None:
 def test_what_other_gateways_sent_to_a_neighbour_is_done_before() -> None:
     mine, neighbour = connection("i-0"), connection("i-0", waiting=2, in_service=1, busy_s=0.05)
     shared(mine, neighbour)
+    neighbour.in_flight[7] = cast("InferenceRequest", SimpleNamespace(deadline_at=1.0))  # the last of them
     assert mine.view.finish_at(0.0, 1, 0.01) == pytest.approx(0.05 + FULL_S + FULL_S)
 
 
@@ -83,6 +84,20 @@ def test_a_neighbour_that_is_overdue_is_expected_to_take_longer() -> None:
     device = shared(mine, neighbour)
     assert device.overdue_s(1.0) == pytest.approx(OVERDUE_SHARE * FULL_S)
     assert device.overdue_s(0.0) == 0.0
+
+
+def test_a_neighbour_whose_batch_hangs_delays_nobody() -> None:
+    mine, neighbour = connection("i-0"), connection("i-0", waiting=1, in_service=1, busy_s=30.0)
+    shared(neighbour, mine)
+    assert mine.view.finish_at(0.0, 1, 1.0) == pytest.approx(SINGLE_S)
+    assert neighbour.view.finish_at(0.0, 1, 1.0) == pytest.approx(30.0 + FULL_S)
+
+
+def test_of_two_that_seem_to_be_in_service_the_one_that_ends_later_counts() -> None:
+    mine, neighbour = connection("i-0"), connection("i-0", in_service=1, busy_s=0.15)
+    shared(mine, neighbour)
+    mine.send(0.0, 1.0)
+    assert mine.view.finish_at(0.0, 1, 1.0) == pytest.approx(0.15 + FULL_S)
 
 
 def test_one_that_has_left_delays_nobody() -> None:
