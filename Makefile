@@ -21,17 +21,19 @@ $(READY): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/mark demo --out out/demo
 
-# Whole services are tested by themselves, two at a time, because their processes take both cores; types are
-# checked in what time all tests leave.
+# Whole services wait much of the time and leave more than half of two cores idle: the other tests run
+# in that time, and types are checked in what both leave. What the services say is shown when they are over.
 test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	@if command -v npm > /dev/null; then $(MAKE) -s prose; else echo "npm is missing: the docs' language is not checked"; fi
+	mkdir -p out
 	nice -n 19 $(BIN)/mypy & types=$$!; \
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end && \
-	$(BIN)/pytest -n 3 --dist loadfile -m "not slow" --ignore tests/end_to_end; tests=$$?; \
-	wait $$types && exit $$tests
+	( $(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end > out/end_to_end.txt 2>&1; \
+	services=$$?; cat out/end_to_end.txt; exit $$services ) & services=$$!; \
+	nice -n 15 $(BIN)/pytest -n 3 --dist loadfile -m "not slow" --ignore tests/end_to_end; tests=$$?; \
+	wait $$services && wait $$types && exit $$tests
 
 test-all: setup
 	$(BIN)/pytest tests/end_to_end
