@@ -277,7 +277,7 @@ class ModelRouter:
         staying = [one for one in self._agents if not one.view.standby and one.view.terminates_at == math.inf]
         for agent in [one for one in staying if not one.view.is_far] or staying:
             view = agent.view
-            if view.in_service or view.waiting:
+            if not view.is_idle:
                 continue
             room = idle_room(view.single_s, view.full_batch_s, view.max_batch, self.objective_s)
             if room:

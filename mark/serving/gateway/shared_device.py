@@ -84,6 +84,11 @@ class SharedDevice:
         overdue = (view.full_batch_s for view in self._views if view.in_service and view.free_at < now)
         return OVERDUE_SHARE * sum(overdue)
 
+    @property
+    def is_busy(self) -> bool:
+        """True while a tenant has something to do."""
+        return any(view.in_service or view.waiting for view in self._views)
+
     def _set(self, tenants: list[Tenant]) -> None:
         self._tenants = tenants
         self._views = [tenant.view for tenant in tenants]

@@ -59,6 +59,7 @@ def test_a_request_goes_to_the_instance_whose_neighbours_are_idle() -> None:
     assert least_finish_on_devices(0.0, 1.0, [0, 1], views) == 0
     neighbour.send(0.0, 1.0)
     assert least_finish_on_devices(0.0, 1.0, [0, 1], views) == 1
+    assert [view.is_idle for view in views] == [False, True]
     assert mine.view.finish_at(0.0, 1, 1.0) == pytest.approx(SINGLE_S + FULL_S)
     assert also_mine.view.finish_at(0.0, 1, 1.0) == pytest.approx(SINGLE_S)
 
