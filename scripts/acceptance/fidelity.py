@@ -129,14 +129,14 @@ def report(seed: int, rehearsed: Rehearsed) -> bool:
     """Print one seed's differences; whether the two agree."""
     live, replay = rehearsed.live, rehearsed.replay
     usd = {part: (amount, replay["cost_usd"][part] or 0.0) for part, _, amount in components(live.cost_usd)}
-    total_apart = usd["total"][0] / usd["total"][1] - 1
+    total_apart = usd["total"][0] / (usd["total"][1] or 1.0) - 1
     clients, replayed = rehearsed.load["attained"] or 0.0, replay["slo"]["attained"] or 0.0
     orders = {
         key: (rehearsed.live_orders[key], rehearsed.replay_orders[key])
         for key in sorted(rehearsed.live_orders.keys() | rehearsed.replay_orders.keys())
     }
     most_apart = max((abs(here - there) for here, there in orders.values()), default=0)
-    serving_apart = usd["serving"][0] / usd["serving"][1] - 1
+    serving_apart = usd["serving"][0] / (usd["serving"][1] or 1.0) - 1
     in_time = (live.objective.attained or 0.0) - replayed
     cold = live.lambda_.cold / max(1, live.lambda_.invocations) - (replay["cold_start_rate"] or 0.0)
     print(

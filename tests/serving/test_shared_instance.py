@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +23,7 @@ from mark.service_spec import ServiceSpec
 from mark.serving.agent.device import Device
 from mark.serving.agent.process import EXIT_DRAINED, serve_host
 from mark.serving.agent.tenant import AgentConfig, Tenant
+from mark.serving.gateway.agent_pool import AgentConnection, AgentConnections
 from mark.serving.gateway.config import GatewayConfig
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter
@@ -360,6 +361,43 @@ def test_a_gateways_part_of_a_share_goes_by_the_loads_that_all_announce(monkeypa
             await until(has_load)
             await service.store.leave_gateways("g2")
             await until(lambda: truth(told[-1] == pytest.approx(6.0)))
+
+    run(test())
+
+
+def test_a_gateway_knows_the_neighbours_of_a_model_while_it_is_connected_to_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[AgentConnections] = []
+    begin = AgentConnections.__init__
+
+    def remember(connections: AgentConnections, *args: Any, **given: Any) -> None:
+        begin(connections, *args, **given)
+        made.append(connections)
+
+    monkeypatch.setattr(AgentConnections, "__init__", remember)
+
+    def connected() -> dict[str, AgentConnection]:
+        return {
+            one.member.model: one for one in made[0].open.values() if one.member.is_tenant and one.is_accepting
+        }
+
+    async def test() -> None:
+        async with shared() as service:
+            service.place(*MODELS)
+            await service.until_serving(*MODELS)
+            one, two = (connected()[name] for name in MODELS)
+            assert one.view.device is two.view.device is not None
+            service.place("one")
+            await until(lambda: truth("two" not in connected() and two.view.device is None))
+            one.abort()
+            await until(lambda: truth(connected().get("one", one) is not one))
+            again = connected()["one"]
+            assert one.view.device is None
+            assert again.view.device is not None
+            service.place(*MODELS)
+            await service.until_serving(*MODELS)
+            assert connected()["two"].view.device is again.view.device
 
     run(test())
 

@@ -30,8 +30,7 @@ class Device(Protocol):
         """Seconds that what is in service is expected to take beyond what it should have."""
         ...
 
-    @property
-    def is_busy(self) -> bool:
+    def is_busy(self, now: float) -> bool:
         """True while a tenant has something to do."""
         ...
 
@@ -94,10 +93,9 @@ class AgentView(QueueEstimate):
         self.max_batch = state.slots or len(state.batch_s)
         self.single_s, self.full_batch_s, self.weight = state.batch_s[0], state.batch_s[-1], state.weight
 
-    @property
-    def is_idle(self) -> bool:
+    def is_idle(self, now: float) -> bool:
         """True where neither it nor a neighbour on its instance has anything to do."""
-        return not (self.in_service or self.waiting or (self.device is not None and self.device.is_busy))
+        return not (self.in_service or self.waiting or (self.device is not None and self.device.is_busy(now)))
 
     def alone_s(self, size: int) -> float:
         """Seconds that a request of `size` items takes where nothing waits."""

@@ -273,11 +273,11 @@ class ModelRouter:
 
         Those of other zones only where this one has none: what can wait does not cross.
         """
-        found = []
+        found, now = [], time.monotonic()
         staying = [one for one in self._agents if not one.view.standby and one.view.terminates_at == math.inf]
         for agent in [one for one in staying if not one.view.is_far] or staying:
             view = agent.view
-            if not view.is_idle:
+            if not view.is_idle(now):
                 continue
             room = idle_room(view.single_s, view.full_batch_s, view.max_batch, self.objective_s)
             if room:
@@ -678,7 +678,8 @@ class ModelRouter:
             return None
         if self._policy.routing is Routing.LEAST_FINISH:
             row = self._least_finish(request, now, rows)
-        elif self._policy.routing is Routing.WEIGHTED:
+            return None if row == NONE else self._agents[row]
+        if self._policy.routing is Routing.WEIGHTED:
             row = weighted(rows, view.agents)
         else:
             row = least_outstanding(rows, view.agents)

@@ -1,8 +1,9 @@
 """The device of an instance that several models share, as one gateway sees it.
 
 A tenant's agent answers for its own queue alone. What neighbours have before a request stands in the views of
-their agents, and in what this gateway has sent to them. So a request goes to the instance that is free, not to
-one that would bounce it. The rules are those of the instance (`dispatch/device.py`).
+their agents, and in what this gateway has sent to them. So a request goes to the instance that is free. The rules
+are those of the instance (`dispatch/device.py`); whether a request harms a neighbour, and how times vary, is known
+there alone. Requests of several items are sent without a look at neighbours.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mark.serving.gateway.request import InferenceRequest
 _ENDLESS = 1 << 62
 """Length of a ring that never turns: the rules take its place modulo a power of two."""
 OVERDUE_BATCHES = 2.0
-"""A batch that ends no sooner than so many full ones hangs: neighbours run beside it (`agent/device.py`)."""
+"""A batch that ends no sooner than so many of the longest hangs: neighbours run beside it (`agent/device.py`)."""
 
 
 def least_finish_on_devices(now: float, due_at: float, rows: Sequence[int], views: Sequence[AgentView]) -> int:
@@ -67,11 +68,7 @@ class SharedDevice:
     def finish_at(self, view: AgentView, now: float, due_at: float) -> float:
         """The expected finish of a request, due at `due_at`, that this tenant gets now."""
         views = self._views
-        working = [
-            row
-            for row, one in enumerate(views)
-            if (one.in_service or one.waiting) and one.free_at - now <= OVERDUE_BATCHES * one.full_batch_s
-        ]
+        working = [row for row, one in enumerate(views) if _works(one, now)]
         row = views.index(view)
         if not working or working == [row] or (row not in working and view.in_service):
             return view.alone_finish_at(now)
@@ -84,15 +81,22 @@ class SharedDevice:
         overdue = (view.full_batch_s for view in self._views if view.in_service and view.free_at < now)
         return OVERDUE_SHARE * sum(overdue)
 
-    @property
-    def is_busy(self) -> bool:
+    def is_busy(self, now: float) -> bool:
         """True while a tenant has something to do."""
-        return any(view.in_service or view.waiting for view in self._views)
+        return any(_works(view, now) for view in self._views)
 
     def _set(self, tenants: list[Tenant]) -> None:
         self._tenants = tenants
         self._views = [tenant.view for tenant in tenants]
         self._rings = [_Deadlines(tenant) for tenant in tenants]
+
+
+def _works(view: AgentView, now: float) -> bool:
+    """True where a tenant has something to do, and its batch does not hang."""
+    if not view.in_service and not view.waiting:
+        return False
+    longest_s = max(view.full_batch_s, view.alone_s(len(view.profile_s) - 1))
+    return view.free_at - now <= OVERDUE_BATCHES * longest_s
 
 
 class _Deadlines:

@@ -32,7 +32,7 @@ class Connection:
 
 
 def connection(instance: str, *, waiting: int = 0, in_service: int = 0, busy_s: float = 0.0) -> Connection:
-    view = AgentView(instance, ())
+    view = AgentView(instance, (0.0, SINGLE_S, FULL_S))
     batch_s = tuple(SINGLE_S + (FULL_S - SINGLE_S) * n / (MAX_BATCH - 1) for n in range(MAX_BATCH))
     state = State(
         accepting=True, standby=False, waiting=waiting, in_service=in_service, busy_s=busy_s,
@@ -59,7 +59,7 @@ def test_a_request_goes_to_the_instance_whose_neighbours_are_idle() -> None:
     assert least_finish_on_devices(0.0, 1.0, [0, 1], views) == 0
     neighbour.send(0.0, 1.0)
     assert least_finish_on_devices(0.0, 1.0, [0, 1], views) == 1
-    assert [view.is_idle for view in views] == [False, True]
+    assert [view.is_idle(0.0) for view in views] == [False, True]
     assert mine.view.finish_at(0.0, 1, 1.0) == pytest.approx(SINGLE_S + FULL_S)
     assert also_mine.view.finish_at(0.0, 1, 1.0) == pytest.approx(SINGLE_S)
 
