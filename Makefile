@@ -21,8 +21,8 @@ $(READY): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/mark demo --out out/demo
 
-# Whole services wait much of the time and leave more than half of two cores idle: the other tests run
-# in that time, and types are checked in what both leave. What the services say is shown when they are over.
+# Whole services wait much of the time: the other tests run in what they leave of two cores, and types are checked in
+# what both leave. What the services say is shown when they are over.
 test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -76,7 +76,7 @@ class _TermEntry(Entry):
         return None if self.starts_at is None else self.starts_at + self.years * YEAR.total_seconds()
 
     def fields(self) -> dict[str, Any]:
-        """What the domain's word for it is made of."""
+        """Fields of the domain's word for it."""
         return {**self.model_dump(exclude={"starts"}), "starts_at": self.starts_at, "ends_at": self.ends_at}
 
 

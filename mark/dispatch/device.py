@@ -26,6 +26,8 @@ TENANT_FIELDS = {
     "head": "i8",  # place in its ring of the oldest request it holds
     "objective_s": "f8",  # a request is due so long after its arrival
 }
+ENDLESS = 1 << 62
+"""Length of a ring that never turns: the rules take its place modulo a power of two."""
 Queue = Any
 """Rings of arrival times: an array of shape (rows, capacity), or a list of lists."""
 Ring = Any

@@ -11,7 +11,7 @@ from mark.domain.fleet import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What all orders have. `token` makes the call idempotent."""
+    """Fields of every order. `token` makes the call idempotent."""
 
     token: str
     reason: str

@@ -11,8 +11,8 @@ work in an M/D/1 queue, over its value at no work,
 of the arrivals at rate r and capacity C, for r > C too. From a few services on, F is what its slowest term leaves:
 (1 - c e^(-y v / s)) / (1 - r / C), where y solves r (e^y - 1) = C y and c = (1 - r / C) / (e^y r / C - 1).
 
-A fleet counts as one server as fast as all of them together. Replays of `hedged` with 1 to 8 c5.large under a
-constant load agree within a point. Where answers take longer than the wait, the fleet turns away less than this.
+A fleet counts as one server as fast as all of them together. A simulated queue of 1 to 8 servers agrees within a
+point (tests/planner/test_mixed_cost.py). Where answers take longer than the wait, fewer are turned away.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 
 class FullQueue(NamedTuple):
-    """What is turned away, in requests a wait, by arrivals in a wait (rows) and what is served in one (columns).
+    """Requests turned away in a wait, by arrivals in a wait (rows) and by what is served in one (columns).
 
     Columns count from EDGE below the arrivals, or from 0. Below the first row it falls in proportion, above the
     last it no longer changes. Left of the first column all above the capacity is turned away, right of the last

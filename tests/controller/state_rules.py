@@ -1,4 +1,4 @@
-"""What holds of a controller's state after every tick."""
+"""Invariants of a controller's state after every tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a full queue turns away: the table beside the exact sum, and what every capacity must keep to."""
+"""The table of a full queue beside the exact sum, and the properties of what each capacity carries."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def process_of(holder: str | None) -> str | None:
 
 
 def facts_of(pid: int) -> list[str]:
-    """What the kernel tells of a process after its name (proc_pid_stat), its state first; empty without it."""
+    """Fields of a process after its name, its state first (proc_pid_stat); empty where there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -11,11 +11,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mark.dispatch.bouncer import deviating_finish_at
-from mark.dispatch.device import keeps_promises, next_tenant, shared_deviation_s, shared_finish_at
+from mark.dispatch.device import ENDLESS, keeps_promises, next_tenant, shared_deviation_s, shared_finish_at
 from mark.dispatch.routing import NONE
-
-_ENDLESS = 1 << 62
-"""Length of a ring that never turns: the rules take its place modulo a power of two."""
 
 
 class Times(Protocol):
@@ -183,7 +180,7 @@ class _Deadlines:
         self._core = core
 
     def __len__(self) -> int:
-        return _ENDLESS
+        return ENDLESS
 
     def __getitem__(self, place: int) -> float:
         waiting = self._core.waiting

@@ -20,7 +20,7 @@ from mark.serving.queue_estimate import QueueEstimate
 
 
 class Device(Protocol):
-    """What a shared instance has to do (`gateway/shared_device.py`)."""
+    """Work of a shared instance (`gateway/shared_device.py`)."""
 
     def finish_at(self, view: AgentView, now: float, due_at: float) -> float:
         """The expected finish of a request, due at `due_at`, that this tenant gets now."""

@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
 
-from mark.dispatch.device import shared_finish_at
+from mark.dispatch.device import ENDLESS, shared_finish_at
 from mark.dispatch.routing import NONE, OVERDUE_SHARE
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
 
-_ENDLESS = 1 << 62
-"""Length of a ring that never turns: the rules take its place modulo a power of two."""
 OVERDUE_BATCHES = 2.0
 """A batch that ends no sooner than so many of the longest hangs: neighbours run beside it (`agent/device.py`)."""
 
@@ -95,8 +93,8 @@ def _works(view: AgentView, now: float) -> bool:
     """True where a tenant has something to do, and its batch does not hang."""
     if not view.in_service and not view.waiting:
         return False
-    longest_s = max(view.full_batch_s, view.alone_s(len(view.profile_s) - 1))
-    return view.free_at - now <= OVERDUE_BATCHES * longest_s
+    batches_s = (view.free_at - now) / OVERDUE_BATCHES
+    return batches_s <= view.full_batch_s or batches_s <= view.alone_s(len(view.profile_s) - 1)
 
 
 class _Deadlines:
@@ -111,10 +109,10 @@ class _Deadlines:
         self._tenant = tenant
 
     def __len__(self) -> int:
-        return _ENDLESS
+        return ENDLESS
 
     def __getitem__(self, place: int) -> float:
-        """That of the request at this place; infinite beyond the last."""
+        """Deadline of the request at this place; infinite beyond the last."""
         view, sent = self._tenant.view, self._tenant.in_flight
         unknown = max(0, view.in_service + view.waiting - len(sent))
         if place < unknown:

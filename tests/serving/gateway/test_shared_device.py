@@ -21,7 +21,7 @@ SINGLE_S, FULL_S, MAX_BATCH = 0.1, 0.16, 2
 
 @dataclass
 class Connection:
-    """What a gateway has of a tenant's agent."""
+    """A gateway's side of a tenant's agent."""
 
     view: AgentView
     in_flight: dict[int, InferenceRequest] = field(default_factory=dict)
