@@ -2,7 +2,8 @@
 
 One model computes in Python, where threads are of no use; the other multiplies matrices, where BLAS has threads.
 Then an instance used whole: a real network in torch, with two replicas behind the gateway, beside two processes
-that call it in a loop. What sends the requests takes its time from the same processors.
+that call it in a loop. Its batches are those of a plan by its profile, as `mark profile` measures it. What sends
+the requests takes its time from the same processors.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from threading import Barrier
 import numpy as np
 import uvloop
 
-from mark.domain.models.profile import Parallelism
+from mark.domain.models.profile import Parallelism, Profile
 from mark.domain.tensor import TensorSpec
-from mark.offline.own_model.profile import request_for
+from mark.offline.own_model.profile import USUAL_BATCHES, request_for
+from mark.planner.batching import tune_batching
 from mark.ports import PythonModel
 from mark.serving.backends.factory import python_backend
 from mark.serving.backends.threads import limit_loaded, processors, thread_variables
-from mark.serving.profiling import measure
+from mark.serving.profiling import measure, profile_of
 from scripts.bench.engine import say
 from scripts.bench.load import Ask, Server, saturate, threads_s
 from scripts.bench.running import children
-from scripts.bench.servers import REPLICAS, VISION
+from scripts.bench.servers import LATENCY_S, REPLICAS, VISION
 from scripts.bench.serving import ours, wait_until_answered
 from scripts.bench.vision import Vision
 
@@ -65,7 +67,7 @@ class Multiplied(Interpreted):
         return {"y": inputs["x"] * 2}
 
 
-IMAGE, CONNECTIONS, WHOLE_S = np.zeros((1, 16, 16), dtype=np.float32), 16, 5.0
+IMAGE, CONNECTIONS, WHOLE_S, PROFILED_S = np.zeros((1, 16, 16), dtype=np.float32), 16, 5.0, 20.0
 """Requests that wait for an answer, of an image each."""
 
 
@@ -110,12 +112,30 @@ def _cpu_s(pid: int) -> float:
 
 def used_whole() -> None:
     """Both in turn; the ratio is of neighbours in time."""
-    with ours("whole", VISION, core=None) as server:
+    profile = asyncio.run(vision_profile())
+    tuned = tune_batching(profile, LATENCY_S)
+    assert tuned is not None, "a batch of one takes some milliseconds"
+    most = tuned.batch.max_batch
+    told = [f"{one.batch}={1000 * one.latency_s}" for one in profile.points if one.batch <= most]
+    with ours("whole", VISION, *told, core=None) as server:
         pairs = [(side_by_side(), through_gateway(server)) for _ in range(ROUNDS)]
     rate, by_cpu = (median(one[at] / alone[at] for alone, one in pairs) for at in (0, 1))
     carried = median(one[0] for _, one in pairs)
-    figure = f"{rate:.2f} x by images/s ({carried:,.0f}), {by_cpu:.2f} x by CPU"
+    figure = f"{rate:.2f} x by images/s ({carried:,.0f}), {by_cpu:.2f} x by CPU, batches of {most}"
     say("a torch model: gateway, two replicas / two processes", figure, ">= 0.9")
+    say("  the same / what a plan counts on", f"{carried / tuned.capacity_rps:.2f} x", "0.9 to 1.1")
+
+
+async def vision_profile() -> Profile:
+    """As `mark profile` measures it."""
+    backend = python_backend(Vision, REPLICAS, name=VISION)
+    await backend.start()
+    try:
+        request = request_for(None, f"/v2/models/{VISION}/infer", backend.inputs)
+        points = await measure(backend, lambda: request, USUAL_BATCHES, seconds=PROFILED_S, every_size=True)
+    finally:
+        await backend.close()
+    return profile_of(points, model=VISION, instance_type="bench", machine="this one", date="")
 
 
 async def requests_per_s(model: Callable[[], PythonModel], parallelism: Parallelism) -> float:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -58,23 +58,25 @@ REPLICAS = Parallelism(replicas=2, threads=1)
 """Of the vision model, which is to use two processors whole."""
 INSTANT_S = {1: 0.0003, MAX_BATCH: 0.001}
 """A model whose batches take a third of a millisecond and more."""
-VISION_S = 0.008
-"""Of an image, about."""
 ANSWER = InferReply(status=200, content_type="application/json", body=b'{"ok":true}')
 OUTPUTS = compose_infer_reply(
     INSTANT, {"y": np.zeros((1, 10), dtype=np.float32)}, InferCall({}, binary_outputs=True)
 )
 """What an agent answers where the answer has to be Open Inference: ten numbers."""
 KEY = "bench"
+LATENCY_S = 0.5
 EARLY, POOL = "least-finish", 8
 """The rule that binds a request when it arrives, and how many agents a central queue is measured with."""
 
 
-def served(name: str) -> ServedModel:
-    """The model that answers at once, or one of `models` with the profile that was measured."""
-    own = {INSTANT: INSTANT_S, VISION: {size: VISION_S * size for size in (1, MAX_BATCH)}}
-    batch_s = own.get(name) or _batch_s(name)
-    slo = Slo(latency_s=0.5, target=0.98)
+def served(name: str, batch_s: Mapping[int, float] | None = None) -> ServedModel:
+    """The model that answers at once, or another with a profile that was measured: its own of `models`, or this.
+
+    batch_s: seconds by the size of a batch, of which the last is the largest that it gets.
+    """
+    batch_s = batch_s or (INSTANT_S if name == INSTANT else _batch_s(name))
+    max_batch = max(batch_s)
+    slo = Slo(latency_s=LATENCY_S, target=0.98)
     assumed = Provenance(evidence=Evidence.ASSUMED, source="bench", formula="constant")
     points = tuple(LatencyPoint(batch=size, latency_s=took_s) for size, took_s in batch_s.items())
     offering = Offering(
@@ -84,8 +86,8 @@ def served(name: str) -> ServedModel:
         market=Market.ON_DEMAND,
         usd_per_hour=1,
         profile=Profile(model=name, instance_type="bench", points=points, provenance=assumed),
-        batch=BatchPolicy(max_batch=MAX_BATCH, max_wait_s=0.0),
-        capacity_rps=MAX_BATCH / batch_s[MAX_BATCH],
+        batch=BatchPolicy(max_batch=max_batch, max_wait_s=0.0),
+        capacity_rps=max_batch / batch_s[max_batch],
         boot_s=0,
         launch_usd=0,
     )
@@ -245,12 +247,12 @@ class InstantBackend:
 
 
 async def run_gateway(
-    name: str, link: BenchLink, token: str | None = None, telemetry: TelemetrySender | None = None
+    model: ServedModel, link: BenchLink, token: str | None = None, telemetry: TelemetrySender | None = None
 ) -> None:
     """A gateway before the agents of this link."""
     await serve_gateway(
         GatewayConfig(name="bench", token=token),
-        spec=ServiceSpec(name="bench", models=(served(name),)),
+        spec=ServiceSpec(name="bench", models=(model,)),
         link=link,
         overflow=None,
         stop=asyncio.Event(),
@@ -328,8 +330,10 @@ async def run_collector() -> None:
     await asyncio.Event().wait()
 
 
-async def run_whole(name: str, telemetry: TelemetrySender | None = None) -> None:
-    """Gateway and real agent in one process, with batching and admission."""
+async def run_whole(
+    name: str, *, batch_s: Mapping[int, float] | None = None, telemetry: TelemetrySender | None = None
+) -> None:
+    """Gateway and real agent in one process, with batching and admission. batch_s: the model's profile."""
     backend: Backend = InstantBackend()
     if name == DIGITS:
         backend = PythonBackend(Digits, name=name)
@@ -337,7 +341,7 @@ async def run_whole(name: str, telemetry: TelemetrySender | None = None) -> None
         from scripts.bench.vision import Vision  # noqa: PLC0415 - brings torch, which no other model here needs
 
         backend = python_backend(Vision, REPLICAS, name=name)
-    model, link = served(name), BenchLink(name, ())
+    model, link = served(name, batch_s), BenchLink(name, ())
 
     async def no_notice() -> float | None:
         return None
@@ -354,14 +358,14 @@ async def run_whole(name: str, telemetry: TelemetrySender | None = None) -> None
             telemetry=telemetry,
         )
     )
-    await asyncio.gather(running, run_gateway(name, link, telemetry=telemetry))
+    await asyncio.gather(running, run_gateway(model, link, telemetry=telemetry))
 
 
 async def run_traced(ratio: float, port: int) -> None:
     """The same, with that share of the requests traced and sent to a collector at this port."""
     told = Telemetry(endpoint=f"http://127.0.0.1:{port}", trace_ratio=ratio)
     telemetry = open_telemetry(told, process="bench", namespace="bench", instance="bench", headers={})
-    await run_whole(INSTANT, telemetry)
+    await run_whole(INSTANT, telemetry=telemetry)
 
 
 def limited(key: str) -> ClientDirectory:
@@ -382,16 +386,16 @@ def _print_port(port: int) -> None:
 def main() -> None:
     """Be one of them.
 
-    `gateway PORT [TOKEN [KEY]]`, `grpc PORT`, `pool RULE PORT` (an agent's); `agent [oip]`; `whole MODEL`;
-    `traced RATIO PORT` (a collector's); `collector`.
+    `gateway PORT [TOKEN [KEY]]`, `grpc PORT`, `pool RULE PORT` (an agent's); `agent [oip]`;
+    `whole MODEL [SIZE=MS ...]`; `traced RATIO PORT` (a collector's); `collector`.
     """
     match sys.argv[1:]:
         case ["gateway", port]:
-            uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)])))
+            uvloop.run(run_gateway(served(INSTANT), BenchLink(INSTANT, [int(port)])))
         case ["gateway", port, token]:
-            uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)]), token))
+            uvloop.run(run_gateway(served(INSTANT), BenchLink(INSTANT, [int(port)]), token))
         case ["gateway", port, token, key]:
-            uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)], limited(key)), token))
+            uvloop.run(run_gateway(served(INSTANT), BenchLink(INSTANT, [int(port)], limited(key)), token))
         case ["pool", rule, port]:
             uvloop.run(run_pool(rule, int(port)))
         case ["grpc", port]:
@@ -404,8 +408,9 @@ def main() -> None:
             uvloop.run(run_traced(float(ratio), int(port)))
         case ["agent", "oip"]:
             uvloop.run(run_agent(OUTPUTS))
-        case ["whole", name]:
-            uvloop.run(run_whole(name))
+        case ["whole", name, *batch_ms]:
+            sizes = (one.split("=") for one in batch_ms)
+            uvloop.run(run_whole(name, batch_s={int(size): float(took_ms) / 1000 for size, took_ms in sizes}))
         case other:
             raise SystemExit(f"no such role: {other}")
 
