@@ -34,6 +34,8 @@ from tests.emulator.conftest import World, config_for
 
 SPEED = 20.0
 TOKEN = "a token of the clients"
+STOP_S = 60.0
+"""A node's containers have so long (infra/user_data.py)."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -116,6 +118,14 @@ class Node:
         for process in self.processes.values():
             process.kill()
             process.wait()
+
+    def end(self) -> None:
+        """As a machine that is shut down: its processes are asked to end, then its store."""
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            process.wait(timeout=STOP_S)
+        self.redis.stop()
 
     def close(self) -> None:
         for process in self.processes.values():

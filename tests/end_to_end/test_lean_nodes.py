@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -134,6 +136,60 @@ def test_the_loss_of_a_node_loses_no_decision_and_the_other_serves_on(
     assert len(world.instances()) <= sum(launched.values()), "and nothing is ordered twice"
     assert set(answered) == {200}
     until(lambda: named(aws) == [right.address])
+
+
+def test_an_upgrade_replaces_both_nodes_one_after_another_and_no_client_notices(tmp_path: Path) -> None:
+    """As the group of a deployment does: a new node comes first, then an old one goes; the leader last."""
+    addresses = {f"node-{number}": f"127.0.0.{number}" for number in range(1, 5)}
+    with lean_nodes(tmp_path, Settings.model_validate(SETTINGS), addresses) as (world, aws, nodes):
+        at = {node.address: node for node in nodes}
+        up: list[Node] = []
+
+        def serve(node: Node) -> None:
+            up.append(node)
+            node.start("controller")
+
+            def serving() -> bool:
+                for one in up:
+                    one.keep_up("gateway")
+                return set(named(aws)) == {one.address for one in up} and node.answers()
+
+            until(serving)
+
+        first, second, *new = nodes
+        serve(first)
+        serve(second)
+        until(lambda: infer(first) == infer(second) == 200)
+        ended, answered = threading.Event(), Counter[int]()
+
+        def ask() -> None:
+            """A client that follows the name, and tries the next address where one does not answer."""
+            while not ended.is_set():
+                statuses = (infer(at[address]) for address in named(aws))
+                answered[next((status for status in statuses if status), 0)] += 1
+
+        client = threading.Thread(target=ask)
+        client.start()
+        try:
+            for old, node in zip((second, first), new, strict=True):
+                before = journal(first)
+                serve(node)
+                until(lambda node=node, before=before: journal(node)[: len(before)] == before)
+                instances = set(world.instances())
+                up.remove(old)
+                old.end()
+                so_far = answered[200]
+                until(lambda node=node: set(named(aws)) == {one.address for one in up})
+                until(lambda so_far=so_far: answered[200] > so_far + 20)
+                assert instances <= set(world.instances())
+            before = journal(new[0])
+            until(lambda: len(journal(new[0])) > len(before))
+        finally:
+            ended.set()
+            client.join()
+        assert set(answered) == {200}
+        launched = launched_by_token(list(read_journal(journal(new[0]))[1]))
+        assert len(world.instances()) <= sum(launched.values())
 
 
 RUSH = 2000.0
