@@ -41,7 +41,7 @@ def test_a_pause_ends_what_costs_and_going_on_brings_it_back(home: Rig) -> None:
     assert "Nothing is rented" in home.mark("status", "--name", home.name).out
 
     assert home.ask("pause", "--off")["paused"] is False
-    eventually(lambda: home.instances("pending", "running"), within_s=30)
+    eventually(lambda: home.instances("pending", "running"))
     assert home.ask("explain", "--model", "inception-v3")["reproduces"] is True
     home.down()
 
@@ -96,8 +96,8 @@ def is_launch(order: Order) -> bool:
 
 def test_a_budget_that_is_reached_keeps_one_instance_and_calls_no_lambda(home: Rig) -> None:
     home.up(f"{LIGHT.format(name=home.name)}\nbudget: {{daily_usd: 0.000001, when_reached: floor}}\n")
-    eventually(lambda: home.ask("status")["budget"]["limited_by"] == "floor", within_s=60)
-    eventually(lambda: len(home.instances("pending", "running")) == 1, within_s=60)
+    eventually(lambda: home.ask("status")["budget"]["limited_by"] == "floor")
+    eventually(lambda: len(home.instances("pending", "running")) == 1)
     assert load(home)["by"]["lambda"] == 0
     assert "One instance a model stays" in home.mark("status", "--name", home.name).out
     home.down()
