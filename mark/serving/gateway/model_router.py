@@ -624,6 +624,13 @@ class ModelRouter:
         in_share = request.in_share or (not self._has_backup and self._takes_share(view, request, now))
         return spares_own(in_share, self._has_backup)
 
+    def gave_back(self, view: AgentView, request: InferenceRequest) -> None:
+        """Count a request as taken by a shared instance no more, nor of its share: it was not admitted there."""
+        self.tally.gave_back(request)
+        if request.in_share and view.is_shared:
+            request.in_share = False
+            view.share_left += 1.0
+
     def _offer_by_zone(self, request: InferenceRequest, now: float) -> None:
         """Offer a request to the agents of this zone while they are in time, then as `_choose` does.
 

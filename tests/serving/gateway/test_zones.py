@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -188,6 +189,16 @@ def test_what_a_shared_instance_would_bounce_goes_to_the_models_own_and_takes_no
     shared.view.in_service, shared.view.free_at = 1, NOW + 10.0 * SLO_S
     ask(router_of([shared, near], FakeCalls()))
     assert (shared.got, near.got, shared.view.share_left) == ([], [False], 1.0)
+
+
+def test_what_a_shared_instance_bounces_took_none_of_the_share() -> None:
+    shared, near = agent("s-near", share_rps=5.0), agent("0-near")
+    router = router_of([shared, near], FakeCalls())
+    request = ask(router)
+    assert (shared.got, shared.view.share_left) == ([False], 0.0)
+    for view in (near.view, shared.view, shared.view):
+        router.gave_back(view, request)
+    assert (near.view.share_left, shared.view.share_left) == (math.inf, 1.0)
 
 
 def test_what_was_forced_on_a_shared_instance_and_comes_back_is_forced_on_the_models_own() -> None:
