@@ -586,14 +586,26 @@ class ModelRouter:
         self.fail(request, status, text)
 
     def _choose(self, request: InferenceRequest, now: float) -> Agent | None:
-        """The agent that a new request is sent to: on a shared instance within its share, else one of its own."""
+        """The agent that a new request is sent to: on a shared instance within its share, else one of its own.
+
+        As a replay does (simulator/engine/kernel_devices.py).
+        """
         view = self.view
         if not view.shared:
             return self._route(request, now, view.rows)
         shared = self._route(request, now, view.shared)
         if shared is not None and self._is_for_share(shared, request, now):
             return shared
-        return self._route(request, now, view.own) or shared
+        return self._own_or_shared(self._route(request, now, view.own), shared, request, now)
+
+    def _own_or_shared(
+        self, own: Agent | None, shared: Agent | None, request: InferenceRequest, now: float
+    ) -> Agent | None:
+        """Beyond the share: the model's own, unless only the shared instance is expected to admit the request."""
+        if own is None or shared is None:
+            return own or shared
+        only_shared = not self._admits(own, request, now) and self._admits(shared, request, now)
+        return shared if only_shared else own
 
     def takes_share(self, request: InferenceRequest, now: float) -> bool:
         """True where a shared instance may take one more of its share, which is counted as if it took this one."""
@@ -654,7 +666,9 @@ class ModelRouter:
         if shared is not None and self._is_for_share(shared, request, now):
             agent = shared
         if agent is None:
-            agent = self._in_time(request, now, view.near_own) or self._route(request, now, view.own) or shared
+            agent = self._in_time(request, now, view.near_own)
+        if agent is None:
+            agent = self._own_or_shared(self._route(request, now, view.own), shared, request, now)
         if agent is None:
             self.bounced(request, now)
         else:

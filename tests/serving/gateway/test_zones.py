@@ -112,6 +112,10 @@ STANDBY.view.standby, LEAVING.view.terminates_at = True, NOW + 60.0
         ((NEAR, agent("s-far", share_rps=5.0)), DEAR_USD, False, "0-near"),
         ((FULL_NEAR, agent("s-far", share_rps=5.0)), DEAR_USD, False, "lambda"),
         ((BUSY, FAR, agent("s-far", share_rps=0.0)), 0.0, False, "0-near"),
+        ((BUSY, agent("s-near", share_rps=0.0)), 0.0, False, "0-near"),
+        ((FULL_NEAR, agent("s-near", share_rps=0.0)), 0.0, False, "s-near"),
+        ((FULL_NEAR, agent("s-far", share_rps=0.0)), 0.0, False, "s-far"),
+        ((FULL_NEAR, agent("s-near", waiting=FULL, share_rps=0.0)), 0.0, False, "0-near"),
     ],
 )
 def test_a_request_stays_in_its_zone_while_it_is_in_time_there(
