@@ -26,6 +26,10 @@ class Device(Protocol):
         """The expected finish of a request, due at `due_at`, that this tenant gets now."""
         ...
 
+    def harms_nobody(self, view: AgentView, now: float, due_at: float) -> bool:
+        """True where such a request is expected to make no neighbour's late."""
+        ...
+
     def overdue_s(self, now: float) -> float:
         """Seconds that what is in service is expected to take beyond what it should have."""
         ...
@@ -63,6 +67,8 @@ class AgentView(QueueEstimate):
     head = 0
     """Of a device's rings, which have deadlines and never turn: the objective adds nothing."""
     objective_s = 0.0
+    cv = 0.0
+    """How its batches' times vary is known on the instance alone."""
 
     def __init__(self, instance: str, profile_s: Sequence[float]) -> None:
         super().__init__()

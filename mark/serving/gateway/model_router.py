@@ -21,6 +21,7 @@ from typing import Concatenate, ParamSpec
 from mark.dispatch.backlog import idle_room
 from mark.dispatch.bouncer import stays
 from mark.dispatch.client_limits import may_wait
+from mark.dispatch.device import stays_late
 from mark.dispatch.device_share import has_share, spares_own
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce, comes_before_crossing, warm_for_all
 from mark.dispatch.policy import Bounced, Late, Routing
@@ -298,12 +299,29 @@ class ModelRouter:
         if self._waits_or_left(request, now):
             return
         agent, instance_at = self._first_to_finish(request, now)
+        if agent is not None and not lambda_refused and self._waits_late(request, agent.view, now, instance_at):
+            agent.send(request, now, forced=True)
+            if _is_load(request):
+                self.tally.took_shared(request)
+            return
         if not self._stays(request, now, instance_at, lambda_refused=lambda_refused):
             return
         if agent is None:
             self._shed(request)
         else:
             agent.send(request, now, forced=True)
+
+    def _waits_late(self, request: InferenceRequest, view: AgentView, now: float, instance_at: float) -> bool:
+        """True where it waits on a shared instance all the same; Lambda is warmed for the next one."""
+        calls, due_at = self.overflow, request.deadline_at
+        if calls is None or view.device is None or not self._lambda_takes(request):
+            return False
+        if not (
+            stays_late(instance_at, calls.finish_at(now), due_at) and view.device.harms_nobody(view, now, due_at)
+        ):
+            return False
+        calls.warm_one_more(self, now, due_at)
+        return True
 
     def _waits_or_left(self, request: InferenceRequest, now: float) -> bool:
         """True for a request that waits again, in the async class, or that nobody waits for."""

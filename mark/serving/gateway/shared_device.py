@@ -2,8 +2,8 @@
 
 A tenant's agent answers for its own queue alone. What neighbours have before a request stands in the views of
 their agents, and in what this gateway has sent to them. So a request goes to the instance that is free. The rules
-are those of the instance (`dispatch/device.py`); whether a request harms a neighbour, and how times vary, is known
-there alone. Requests of several items are sent without a look at neighbours.
+are those of the instance (`dispatch/device.py`), which alone knows how times vary, and when requests of
+other gateways are due. Requests of several items are sent without a look at neighbours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
 
-from mark.dispatch.device import ENDLESS, shared_finish_at
+from mark.dispatch.device import ENDLESS, keeps_promises, shared_finish_at
 from mark.dispatch.routing import NONE, OVERDUE_SHARE
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
@@ -73,6 +73,12 @@ class SharedDevice:
         # until an agent says that its neighbour's batch runs, its own seems to: the later end counts
         working.sort(key=lambda row: -views[row].free_at)
         return shared_finish_at(now, row, due_at, working, views, self._rings)
+
+    def harms_nobody(self, view: AgentView, now: float, due_at: float) -> bool:
+        """True where a request, due at `due_at`, that this tenant gets now is expected to make no other late."""
+        views = self._views
+        working = [row for row, one in enumerate(views) if _works(one, now)]
+        return keeps_promises(now, views.index(view), due_at, working, views, self._rings, 0.0)
 
     def overdue_s(self, now: float) -> float:
         """Seconds that what is in service is expected to take beyond what it should have."""

@@ -101,6 +101,15 @@ def test_of_two_that_seem_to_be_in_service_the_one_that_ends_later_counts() -> N
     assert mine.view.finish_at(0.0, 1, 1.0) == pytest.approx(0.15 + FULL_S)
 
 
+@pytest.mark.parametrize(("due_at", "harmed"), [(SINGLE_S, False), (1.5 * FULL_S, True), (3 * FULL_S, False)])
+def test_a_request_harms_a_neighbour_that_it_makes_late(due_at: float, harmed: bool) -> None:
+    """The neighbour's batch waits behind one in service, and is due after this request; or it is late anyway."""
+    mine, neighbour = connection("i-0"), connection("i-0", waiting=1)
+    device = shared(mine, neighbour, connection("i-0", in_service=1, busy_s=0.05))
+    neighbour.in_flight[0] = cast("InferenceRequest", SimpleNamespace(deadline_at=due_at))
+    assert device.harms_nobody(mine.view, 0.0, 0.0) is not harmed
+
+
 def test_one_that_has_left_delays_nobody() -> None:
     mine, neighbour = connection("i-0"), connection("i-0", in_service=1, busy_s=1.0)
     device = shared(mine, neighbour)

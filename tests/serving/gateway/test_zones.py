@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
+from mark.serving.gateway.shared_device import SharedDevice
 from mark.serving.gateway.versions.router import VersionRouter
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.harness import LAMBDA, served
@@ -57,6 +59,7 @@ def agent(name: str, *, waiting: int = 0, share_rps: float | None = None) -> Fak
 class FakeCalls:
     late: bool = False
     called: int = 0
+    warmed: int = 0
 
     def takes(self, _bytes: int, _beside: int = 0) -> bool:
         return True
@@ -66,6 +69,24 @@ class FakeCalls:
 
     def call(self, _router: ModelRouter, _request: InferenceRequest) -> None:
         self.called += 1
+
+    def warm_one_more(self, _router: ModelRouter, _now: float, _deadline_at: float) -> None:
+        self.warmed += 1
+
+
+@dataclass
+class FakeDevice:
+    finish_s: float
+    harms: bool
+
+    def finish_at(self, _view: AgentView, now: float, _due_at: float) -> float:
+        return now + self.finish_s
+
+    def harms_nobody(self, _view: AgentView, _now: float, _due_at: float) -> bool:
+        return not self.harms
+
+    def overdue_s(self, _now: float) -> float:
+        return 0.0
 
 
 def router_of(agents: Sequence[FakeAgent], calls: FakeCalls | None, *, crossing_usd: float = 0.0) -> ModelRouter:
@@ -203,6 +224,29 @@ def test_what_a_shared_instance_bounces_took_none_of_the_share() -> None:
     for view in (near.view, shared.view, shared.view):
         router.gave_back(view, request)
     assert (near.view.share_left, shared.view.share_left) == (math.inf, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("late", "finish_s", "harms", "waits"),
+    [
+        (True, 1.5 * SLO_S, False, True),
+        (True, 1.5 * SLO_S, True, False),
+        (True, 2.5 * SLO_S, False, False),
+        (False, 1.5 * SLO_S, False, False),
+    ],
+)
+def test_what_a_shared_instance_bounces_waits_there_where_lambda_is_cold_and_later(
+    late: bool, finish_s: float, harms: bool, waits: bool
+) -> None:
+    shared, calls = agent("s-near", share_rps=5.0), FakeCalls(late=late)
+    shared.view.device = cast("SharedDevice", FakeDevice(finish_s, harms))
+    router = router_of([shared], calls)
+    router.tally.open_window(7, NOW)
+    request = ask(router)
+    router.bounced_by_neighbours(request, NOW)
+    assert shared.got == ([False, True] if waits else [False])
+    assert (calls.called, calls.warmed) == ((0, 1) if waits else (1, 0))
+    assert router.tally.shared == Counter({7: 1} if waits else {})
 
 
 def test_what_was_forced_on_a_shared_instance_and_comes_back_is_forced_on_the_models_own() -> None:

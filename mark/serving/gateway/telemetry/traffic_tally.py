@@ -191,7 +191,7 @@ class Tally:
 
     def took_shared(self, request: InferenceRequest) -> None:
         """Count a request that a shared instance takes as planned, in the window in which it arrived."""
-        window = self._window_at(request.arrived_at)
+        window = None if request.is_shared else self._window_at(request.arrived_at)
         if window is not None:
             request.is_shared = True
             self.shared[window] += 1
