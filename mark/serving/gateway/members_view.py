@@ -30,6 +30,10 @@ class Device(Protocol):
         """True where such a request is expected to make no neighbour's late."""
         ...
 
+    def likely_finish_at(self, view: AgentView, now: float, due_at: float) -> float:
+        """The same as `finish_at`, if no batch gets fuller than it is."""
+        ...
+
     def overdue_s(self, now: float) -> float:
         """Seconds that what is in service is expected to take beyond what it should have."""
         ...

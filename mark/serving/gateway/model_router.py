@@ -614,16 +614,27 @@ class ModelRouter:
         shared = self._route(request, now, view.shared)
         if shared is not None and self._is_for_share(shared, request, now):
             return shared
-        return self._own_or_shared(self._route(request, now, view.own), shared, request, now)
+        return self._own_or_shared(request, now, shared)
 
-    def _own_or_shared(
-        self, own: Agent | None, shared: Agent | None, request: InferenceRequest, now: float
-    ) -> Agent | None:
-        """Beyond the share: the model's own, unless only the shared instance is expected to admit the request."""
+    def _own_or_shared(self, request: InferenceRequest, now: float, shared: Agent | None) -> Agent | None:
+        """The model's own; the shared one, beyond its share, where it alone is expected to admit the request."""
+        own = self._in_time(request, now, self.view.near_own) if self.crosses else None
+        own = own or self._route(request, now, self.view.own)
         if own is None or shared is None:
             return own or shared
-        only_shared = not self._admits(own, request, now) and self._admits(shared, request, now)
-        return shared if only_shared else own
+        if not self._admits(own, request, now) and self._admits(shared, request, now):
+            return shared
+        if not self._has_backup and not request.losses:
+            self._spare_own(shared.view, request, now)
+        return own
+
+    def _spare_own(self, view: AgentView, request: InferenceRequest, now: float) -> None:
+        """Count a request as a shared instance's where that would probably be in time: it is to take such ones."""
+        device, due_at = view.device, request.deadline_at
+        if device is None or not _is_load(request) or device.likely_finish_at(view, now, due_at) > due_at:
+            return
+        if self._takes_share(view, request, now):
+            self.tally.took_shared(request)
 
     def takes_share(self, request: InferenceRequest, now: float) -> bool:
         """True where a shared instance may take one more of its share, which is counted as if it took this one."""
@@ -684,9 +695,7 @@ class ModelRouter:
         if shared is not None and self._is_for_share(shared, request, now):
             agent = shared
         if agent is None:
-            agent = self._in_time(request, now, view.near_own)
-        if agent is None:
-            agent = self._own_or_shared(self._route(request, now, view.own), shared, request, now)
+            agent = self._own_or_shared(request, now, shared)
         if agent is None:
             self.bounced(request, now)
         else:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
 
-from mark.dispatch.device import ENDLESS, keeps_promises, shared_finish_at
+from mark.dispatch.device import ENDLESS, keeps_promises, likely_finish_at, shared_finish_at
 from mark.dispatch.routing import NONE, OVERDUE_SHARE
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
@@ -65,8 +65,7 @@ class SharedDevice:
 
     def finish_at(self, view: AgentView, now: float, due_at: float) -> float:
         """The expected finish of a request, due at `due_at`, that this tenant gets now."""
-        views = self._views
-        working = [row for row, one in enumerate(views) if _works(one, now)]
+        views, working = self._views, self._working(now)
         row = views.index(view)
         if not working or working == [row] or (row not in working and view.in_service):
             return view.alone_finish_at(now)
@@ -76,9 +75,13 @@ class SharedDevice:
 
     def harms_nobody(self, view: AgentView, now: float, due_at: float) -> bool:
         """True where a request, due at `due_at`, that this tenant gets now is expected to make no other late."""
-        views = self._views
-        working = [row for row, one in enumerate(views) if _works(one, now)]
-        return keeps_promises(now, views.index(view), due_at, working, views, self._rings, 0.0)
+        row = self._views.index(view)
+        return keeps_promises(now, row, due_at, self._working(now), self._views, self._rings, 0.0)
+
+    def likely_finish_at(self, view: AgentView, now: float, due_at: float) -> float:
+        """The same as `finish_at`, if no batch gets fuller than it is."""
+        row = self._views.index(view)
+        return likely_finish_at(now, row, due_at, self._working(now), self._views, self._rings)
 
     def overdue_s(self, now: float) -> float:
         """Seconds that what is in service is expected to take beyond what it should have."""
@@ -88,6 +91,9 @@ class SharedDevice:
     def is_busy(self, now: float) -> bool:
         """True while a tenant has something to do."""
         return any(_works(view, now) for view in self._views)
+
+    def _working(self, now: float) -> list[int]:
+        return [row for row, one in enumerate(self._views) if _works(one, now)]
 
     def _set(self, tenants: list[Tenant]) -> None:
         self._tenants = tenants

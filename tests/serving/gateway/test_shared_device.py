@@ -80,6 +80,14 @@ def test_what_other_gateways_sent_to_a_neighbour_is_done_before() -> None:
     assert mine.view.finish_at(0.0, 1, 0.01) == pytest.approx(0.05 + FULL_S + FULL_S)
 
 
+def test_a_batch_is_likely_no_fuller_than_it_is() -> None:
+    mine, neighbour = connection("i-0"), connection("i-0", waiting=1, in_service=1, busy_s=0.05)
+    device = shared(mine, neighbour)
+    neighbour.in_flight[0] = cast("InferenceRequest", SimpleNamespace(deadline_at=0.0))
+    assert device.likely_finish_at(mine.view, 0.0, 1.0) == pytest.approx(0.05 + SINGLE_S + SINGLE_S)
+    assert device.finish_at(mine.view, 0.0, 1.0) == pytest.approx(0.05 + FULL_S + FULL_S)
+
+
 def test_a_neighbour_that_is_overdue_is_expected_to_take_longer() -> None:
     mine, neighbour = connection("i-0"), connection("i-0", in_service=1)
     device = shared(mine, neighbour)

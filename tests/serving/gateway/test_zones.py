@@ -78,6 +78,10 @@ class FakeCalls:
 class FakeDevice:
     finish_s: float
     harms: bool
+    likely_s: float = math.inf
+
+    def likely_finish_at(self, _view: AgentView, now: float, _due_at: float) -> float:
+        return now + self.likely_s
 
     def finish_at(self, _view: AgentView, now: float, _due_at: float) -> float:
         return now + self.finish_s
@@ -224,6 +228,28 @@ def test_what_a_shared_instance_bounces_took_none_of_the_share() -> None:
     for view in (near.view, shared.view, shared.view):
         router.gave_back(view, request)
     assert (near.view.share_left, shared.view.share_left) == (math.inf, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("calls", "likely_s", "spared"),
+    [
+        (None, 0.5 * SLO_S, 1),
+        (FakeCalls(late=True), 0.5 * SLO_S, 1),
+        (None, 1.5 * SLO_S, 0),
+        (FakeCalls(), 0.1, 0),
+    ],
+)
+def test_what_a_shared_instance_would_likely_have_answered_is_no_load_of_the_models_own(
+    calls: FakeCalls | None, likely_s: float, spared: int
+) -> None:
+    """Admission goes by the worst case. With Lambda as a backup there is no such load anyway."""
+    shared, near = agent("s-near", share_rps=5.0), agent("0-near")
+    shared.view.device = cast("SharedDevice", FakeDevice(1.5 * SLO_S, harms=False, likely_s=likely_s))
+    router = router_of([shared, near], calls)
+    router.tally.open_window(7, NOW)
+    ask(router)
+    assert (shared.got, near.got, shared.view.share_left) == ([], [False], 1.0 - spared)
+    assert router.tally.shared.total() == spared
 
 
 @pytest.mark.parametrize(
