@@ -24,7 +24,7 @@ from mark.domain.demand import Demand, Forecast
 from mark.domain.load.outcomes import Outcomes
 from mark.domain.offering import Market
 from mark.domain.plan import PlanRequest
-from mark.planner import shortfall_cost, spot_pools
+from mark.planner.hedging import shortfall_cost, spot_pools
 from mark.plugins.load import build_forecaster
 from mark.policies.bundles import PACKED, PolicyBundle, policy_names, tuning_grid
 from mark.policies.overrides import OWN_POLICIES
@@ -500,7 +500,7 @@ def test_every_constant_is_told_with_its_source_and_can_be_changed() -> None:
     assert len({item.name for item in listed}) == len(listed)
     assert all(item.source and item.value for item in listed)
     told = sensitivity.tables(FigureTable())["constants"]
-    assert ("1 - planner.spot_pools.MOST_IN_ONE_POOL", "0.1", "ours (decision 0011)") in told
+    assert ("1 - planner.hedging.spot_pools.MOST_IN_ONE_POOL", "0.1", "ours (decision 0011)") in told
 
 
 def place_of(module: ModuleType, name: str) -> str:
@@ -577,7 +577,7 @@ def test_other_seeds_stand_beside_changed_constants(
     rows = [row for case in sensitivity.CASES for row in sensitivity.of_case(1, Market.SPOT, case).rows]
     assert [row[2:4] for row in rows] == [
         (sensitivity.IN_TIME, "none, seeds 2 and 3"),
-        (sensitivity.IN_TIME, "planner.shortfall_cost.DETECTION_S"),
+        (sensitivity.IN_TIME, "planner.hedging.shortfall_cost.DETECTION_S"),
         *((case, "none, seeds 2 and 3") for case in (sensitivity.LATE, sensitivity.WITHOUT)),
     ]
     assert all(len(row) == len(sensitivity.HEAD) for row in rows)

@@ -19,7 +19,7 @@ from tests.planner.builders import offering, request
 
 PLANNERS = sorted(
     {*planner_names()} - {"kairos"}
-)  # it plans a budget, not a load: tests/planner/test_budget_pool.py
+)  # it plans a budget, not a load: tests/planner/kairos/test_budget_pool.py
 SLOS = (
     Slo(latency_s=0.6, target=0.98),
     Slo(latency_s=0.2, target=0.98),

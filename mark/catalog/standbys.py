@@ -19,7 +19,7 @@ from mark.domain.offering import CREDITED_STARTS_A_DAY, Offering
 SURGE_SHARE = 0.1
 """Share of the time that a standby is awake, where its type is chosen."""
 LONGEST_SURGE_S = 1800.0
-"""Longest surge that standbys carry: a longer one is worth a launch (`mark.planner.shortfall_cost`)."""
+"""Longest surge that standbys carry: a longer one is worth a launch (`mark.planner.hedging.shortfall_cost`)."""
 DAY_S = 86_400.0
 
 

@@ -1,8 +1,8 @@
 """Use of the error budget, and what plans may miss after it: a control loop around the planner. Pure.
 
-An objective of 98 % has an error budget: 2 % of the requests may miss it. The *burn rate* is the share that
-missed over the share that may (1: the budget is just used up). A plan for a model without Lambda in time prices
-what it will miss by a forecast (`planner/miss_penalty.py`), and a forecast may be wrong for hours: then more is
+An objective of 98 % has an error budget: 2 % of the requests may miss it. The *burn rate* is the share that missed
+over the share that may (1: the budget is just used up). A plan for a model without Lambda in time prices what it
+will miss by a forecast (`planner/hedging/miss_penalty.py`), and a forecast may be wrong for hours: then more is
 missed than any plan expected, or every plan pays for misses that never come. So the burn is measured, and what
 plans may miss is multiplied by
 

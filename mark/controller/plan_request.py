@@ -38,11 +38,11 @@ from mark.planner.baselines import (
     target_tracking,
     two_windows,
 )
-from mark.planner.budget_pool import plan_pool
 from mark.planner.capacity_bounds import within_bounds
+from mark.planner.exact.milp import plan_milp
 from mark.planner.greedy import plan_greedy
 from mark.planner.hedged import plan_hedged
-from mark.planner.milp import plan_milp
+from mark.planner.kairos.budget_pool import plan_pool
 from mark.planner.owned_capacity import owned_capacity, planned_with_owned, with_bases
 
 Rule = TypeVar("Rule", TargetTracking, TwoWindows, EmaHeadroom, SpotHedge, PodAutoscaler)

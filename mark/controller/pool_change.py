@@ -16,7 +16,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Tokens
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Drain, Order
-from mark.planner.kairos import BUDGET_ROUNDING
+from mark.planner.kairos.pool_choice import BUDGET_ROUNDING
 
 
 class BudgetLimit:

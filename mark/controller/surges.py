@@ -19,7 +19,7 @@ from mark.controller.state import Observation, State, Tokens, wakeable_standbys,
 from mark.domain.demand import WINDOW_S
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Order, StartStandby, StopStandby
-from mark.planner.shortfall_cost import WORTH_WAKING
+from mark.planner.hedging.shortfall_cost import WORTH_WAKING
 
 UP = (InstanceState.READY, InstanceState.PENDING)
 

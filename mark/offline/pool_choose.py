@@ -11,8 +11,8 @@ from mark.config.policies import usable_cache
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.domain.errors import unknown
 from mark.domain.objective import Slo
-from mark.planner.kairos import COMPARED, Ints, PoolSpace, choose_similar, pool_space
-from mark.planner.pool_search import PoolSearch, search_pools
+from mark.planner.kairos.pool_choice import COMPARED, Ints, PoolSpace, choose_similar, pool_space
+from mark.planner.kairos.pool_search import PoolSearch, search_pools
 from mark.report.formatting import format_pool
 from mark.report.tables import figures, make_table, texts
 from mark.report.terminal import progress, show, show_json

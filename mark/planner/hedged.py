@@ -1,8 +1,8 @@
 """The hedged planner: capacity is rented level by level, while it is worth more than what else would serve.
 
-`rates.py` gives the share of time in which each level of load will be busy, `shortfall_cost.py` the price of a
-request at that level when no planned instance carries it, `miss_penalty.py` that price where no backup answers in
-time. An instance on the levels from z to z + c saves in unit t
+`hedging/rates.py` gives the share of time in which each level of load will be busy, `shortfall_cost.py` the price
+of a request at that level when no planned instance carries it, `miss_penalty.py` that price where no backup
+answers in time. An instance on the levels from z to z + c saves in unit t
 
     saved_t = integral over its levels of  price(level) x P(rate_t > level)      USD
 
@@ -39,12 +39,18 @@ from mark.domain.figures import figure
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering, cheapest_per_request
 from mark.domain.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
-from mark.planner.miss_penalty import LONG_HISTORY_S, MissLimit, fewest_instances, recent_load, with_miss_price
-from mark.planner.rates import Cases, RateTable, expect_rates, expected_cases
-from mark.planner.savings_bound import is_surely_empty
-from mark.planner.shortfall_cost import Shortfall, expected_shortfall, standby_target, wake_delay_s
-from mark.planner.small_fleet import derate_small_fleets, surely_within_s
-from mark.planner.spot_pools import diversify_spot
+from mark.planner.hedging.miss_penalty import (
+    LONG_HISTORY_S,
+    MissLimit,
+    fewest_instances,
+    recent_load,
+    with_miss_price,
+)
+from mark.planner.hedging.rates import Cases, RateTable, expect_rates, expected_cases
+from mark.planner.hedging.savings_bound import is_surely_empty
+from mark.planner.hedging.shortfall_cost import Shortfall, expected_shortfall, standby_target, wake_delay_s
+from mark.planner.hedging.small_fleet import derate_small_fleets, surely_within_s
+from mark.planner.hedging.spot_pools import diversify_spot
 
 WAIT_SHARE = 0.5
 """Of the objective: the rest is the answer's own time. It is MArk's default for the mean latency, too."""

@@ -32,8 +32,8 @@ from mark.domain.offering import (
 from mark.domain.pool_policy import PoolPolicy
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
-from mark.planner.budget_pool import check_budget
-from mark.planner.pods.pod_sizes import PodSize, choose_size, usual_rps
+from mark.planner.kairos.budget_pool import check_budget
+from mark.planner.rivals.pod_sizes import PodSize, choose_size, usual_rps
 from mark.plugins.load import is_own_policy, load_policy
 from mark.policies.present import STATIC, static_count
 from mark.policies.tuning import DAY_S, Setting, grid
@@ -462,7 +462,10 @@ def _managed(given: Ingredients) -> tuple[Offering, ...]:
 
 
 def _sagemaker_mme(given: Ingredients) -> PolicyBundle:
-    """SageMaker's multi-model endpoint (`planner/endpoint.py`). Types with CPU credits are none of SageMaker's."""
+    """SageMaker's multi-model endpoint (`planner/rivals/endpoint.py`).
+
+    Types with CPU credits are none of SageMaker's.
+    """
     able = tuple(
         unbatched(item, given.sizes)
         for item in _managed(given)

@@ -12,7 +12,7 @@ from mark.dispatch.policy import Routing
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
 from mark.domain.plan import PlanRequest
-from mark.planner import spot_pools
+from mark.planner.hedging import spot_pools
 from mark.policies.bundles import PolicyBundle
 from mark.policies.spec import Overrides
 from mark.ports import Forecaster, ForecasterSetup

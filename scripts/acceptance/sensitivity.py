@@ -22,7 +22,8 @@ from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
 from mark.controller.limits.spot_breaker import BreakerPolicy
 from mark.controller.policy import ControllerPolicy
 from mark.domain.offering import Market
-from mark.planner import full_queue, hedged, miss_penalty, rates, shortfall_cost, small_fleet, spot_pools
+from mark.planner import hedged
+from mark.planner.hedging import full_queue, miss_penalty, rates, shortfall_cost, small_fleet, spot_pools
 from mark.policies import bundles
 from mark.policies.bundles import PolicyBundle
 from mark.simulator.experiment import ExperimentSpec
@@ -58,16 +59,16 @@ EXCUSED = {
     "planner.hedged.SAME_SCORE": RESOLUTION,
     "planner.hedged.SAME_WORTH": RESOLUTION,
     "planner.hedged.PRICE_STEPS": RESOLUTION,
-    "planner.rates.NODES": RESOLUTION,
-    "planner.full_queue.EDGE": RESOLUTION,
-    "planner.full_queue.STEPS": RESOLUTION,
-    "planner.full_queue.ROWS": RESOLUTION,
-    "planner.full_queue.SUMMED": RESOLUTION,
-    "planner.full_queue.NEWTON": RESOLUTION,
-    "planner.miss_penalty.STEPS": RESOLUTION,
-    "planner.miss_penalty.LEAST_SHARE": "a floor that an objective of 100 % alone meets",
-    "planner.miss_penalty.DAY_S": UNIT,
-    "planner.shortfall_cost.MINIMUM_S": "AWS's billing minimum",
+    "planner.hedging.rates.NODES": RESOLUTION,
+    "planner.hedging.full_queue.EDGE": RESOLUTION,
+    "planner.hedging.full_queue.STEPS": RESOLUTION,
+    "planner.hedging.full_queue.ROWS": RESOLUTION,
+    "planner.hedging.full_queue.SUMMED": RESOLUTION,
+    "planner.hedging.full_queue.NEWTON": RESOLUTION,
+    "planner.hedging.miss_penalty.STEPS": RESOLUTION,
+    "planner.hedging.miss_penalty.LEAST_SHARE": "a floor that an objective of 100 % alone meets",
+    "planner.hedging.miss_penalty.DAY_S": UNIT,
+    "planner.hedging.shortfall_cost.MINIMUM_S": "AWS's billing minimum",
 }
 """Numbers of those modules that are no choice, and why."""
 UNCHANGED = (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mark.planner.hedged import Terms, choose_fleet, worth_of
-from mark.planner.rates import LEVELS
+from mark.planner.hedging.rates import LEVELS
 
 UNITS = 30
 MOST_INSTANCES = 5

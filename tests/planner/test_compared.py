@@ -8,8 +8,8 @@ from statistics import mean
 
 import pytest
 
+from mark.planner.exact.milp import cheapest_schedule, plan_milp
 from mark.planner.greedy import plan_greedy
-from mark.planner.milp import cheapest_schedule, plan_milp
 from tests.planner.enumeration import INSTANCES, Enumeration, small_requests
 
 A_FEW = 40

@@ -16,9 +16,8 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Backup, OwnedCapacity, Plan, PlanRequest
 from mark.planner.hedged import _between, _worth, choose_fleet, plan_hedged, terms_of, wait_s
-from mark.planner.owned_capacity import with_twins
-from mark.planner.rates import NODES, RateTable, _cases, expect_rates
-from mark.planner.shortfall_cost import (
+from mark.planner.hedging.rates import NODES, RateTable, _cases, expect_rates
+from mark.planner.hedging.shortfall_cost import (
     LONGEST_S,
     RUNS_LONGER,
     USUAL_S,
@@ -30,6 +29,7 @@ from mark.planner.shortfall_cost import (
     standby_target,
     wake_delay_s,
 )
+from mark.planner.owned_capacity import with_twins
 from tests.planner.best_layout import gap_of, small_terms
 from tests.planner.builders import SLO, offering
 

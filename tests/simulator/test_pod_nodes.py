@@ -13,7 +13,7 @@ from mark.domain.fleet import InstanceState
 from mark.domain.objective import Slo
 from mark.domain.offering import Market, Offering
 from mark.domain.orders import Drain, Launch
-from mark.planner.pods.pod_sizes import PodSize
+from mark.planner.rivals.pod_sizes import PodSize
 from mark.policies.bundles import KARPENTER, NodePolicy, Pods
 from mark.simulator.engine.compiled import DeviceKernel, plain_device_kernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane

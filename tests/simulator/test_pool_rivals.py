@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mark.planner.kairos import RankedPools, cutoff_rates, rank_pools, throughput_bounds
-from mark.planner.pool_search import search_pools
+from mark.planner.kairos.pool_choice import RankedPools, cutoff_rates, rank_pools, throughput_bounds
+from mark.planner.kairos.pool_search import search_pools
 from mark.simulator.fixed.pool_rivals import SEARCHES, proposals
 
 RATES = cutoff_rates(

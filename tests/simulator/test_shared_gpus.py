@@ -9,7 +9,7 @@ import pytest
 
 from mark.catalog.pairs import Pairs
 from mark.domain.objective import Slo
-from mark.planner.gpu_placement import Cluster, Gpu, Needs, PlacementPolicy, Server
+from mark.planner.hetsev.gpu_placement import Cluster, Gpu, Needs, PlacementPolicy, Server
 from mark.simulator.fixed.shared_gpus import (
     GpuPrices,
     SharedGpus,

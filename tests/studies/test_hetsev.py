@@ -17,7 +17,7 @@ from mark.studies.hetsev.fig6 import hetsev_fig6
 from mark.studies.hetsev.fig7 import hetsev_fig7
 from mark.studies.hetsev.rules import cheapest_objective, hetsev_rules, random_state
 from mark.studies.study import StudyContext
-from tests.planner.hetsev_optimum import optimal_actions
+from tests.planner.hetsev.hetsev_optimum import optimal_actions
 from tests.studies.documents import check_study, value
 
 SHORT = Scope(length=0.1, states=200)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.planner.pool_search import search_pools
+from mark.planner.kairos.pool_search import search_pools
 from mark.simulator.engine.compiled import CentralKernel
 from mark.studies.kairos.cases import MODELS, SYSTEM, Case, Scope, case
 from mark.studies.kairos.fig8 import kairos_fig8

@@ -2,8 +2,8 @@
 
 A model is expected to have the load that it had a day before, for the hours that a decision is for; a model that
 is younger, what it had in its last hours. Capacity up to a level saves its part of what the model costs without
-sharing, by instances of its own, Lambda, or both (`planner/mixed_cost.py`). Who shares gets smaller batches than
-on an instance of its own, because a neighbour waits for them.
+sharing, by instances of its own, Lambda, or both (`planner/shared/mixed_cost.py`). Who shares gets smaller batches
+than on an instance of its own, because a neighbour waits for them.
 
 A model that Lambda cannot answer in time has nobody to answer what shared instances do not: it shares on-demand
 instances only, and is expected to have more load where the last hour had more than that of a day before. Capacity
@@ -30,8 +30,8 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering, as_tenant
 from mark.domain.placement import Host, Tenant
 from mark.domain.service_cap import Takes, takes_of
-from mark.planner.mixed_cost import mixed_usd_per_hour
 from mark.planner.shared.cap_division import CapStep
+from mark.planner.shared.mixed_cost import mixed_usd_per_hour
 from mark.planner.shared.packing import Covered, Fit, HostType, Need, Packing, none_covered, pack
 
 PACK_EVERY_S = 3600.0

@@ -21,7 +21,7 @@ from mark.domain.orders import Launch, Order, WarmLambda, Withdraw
 from mark.live.clock import ServiceClock
 from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
-from mark.planner.budget_pool import pool_sizes
+from mark.planner.kairos.budget_pool import pool_sizes
 from mark.steady_time import steady_time
 from mark.store.published_status import (
     MODEL,

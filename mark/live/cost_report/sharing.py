@@ -11,7 +11,7 @@ from mark.dispatch.central.queue import base_first
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.load.size_window import EMPTY_WINDOW, WINDOW
 from mark.domain.load.sizes import SizeDistribution, sizes_from_formula
-from mark.planner.budget_pool import latency_table
+from mark.planner.kairos.budget_pool import latency_table
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import journal_of
 from mark.report.cost.sharing import SharingCost

@@ -20,8 +20,8 @@ from itertools import combinations, product
 import numpy as np
 import pulp
 
+from mark.planner.exact.solver import SearchLimits, solve
 from mark.planner.shared.packing import HostType, Need
-from mark.planner.solver import SearchLimits, solve
 
 LIMITS = SearchLimits(max_nodes=2_000, relative_gap=1e-3)
 

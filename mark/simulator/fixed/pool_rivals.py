@@ -1,7 +1,7 @@
 """Rivals of Kairos+ in the search for a pool: at random, genetic, annealing, Bayesian optimisation.
 
-They have the prunings of Kairos+ (`mark.planner.pool_search`) and draw what to measure. Where one makes up a pool
-that is no candidate, it takes the candidate nearest to it in counts.
+They have the prunings of Kairos+ (`mark.planner.kairos.pool_search`) and draw what to measure. Where one makes up
+a pool that is no candidate, it takes the candidate nearest to it in counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from mark.domain.errors import Misconfigured
-from mark.planner.pool_search import PoolSearch, Proposals, best_bounds
+from mark.planner.kairos.pool_search import PoolSearch, Proposals, best_bounds
 
 POPULATION = 8
 """Measured pools from which the genetic algorithm breeds, and how many it draws first."""

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from mark.catalog.pairs import Pairs
 from mark.domain.objective import Slo
-from mark.planner.gpu_placement import Cluster, Instance, Needs, PlacementPolicy, able_gpus, place
-from mark.planner.hetsev import Kind, ScalerPolicy, ScalerState, Scaling, grow, scale, scale_kubernetes
+from mark.planner.hetsev.gpu_placement import Cluster, Instance, Needs, PlacementPolicy, able_gpus, place
+from mark.planner.hetsev.scaling import Kind, ScalerPolicy, ScalerState, Scaling, grow, scale, scale_kubernetes
 from mark.simulator.rng import stream
 
 Floats = NDArray[np.float64]

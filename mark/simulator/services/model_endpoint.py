@@ -2,8 +2,8 @@
 
 It is scaled as an endpoint of one model is, by target tracking on invocations an instance; invocations of all
 models count alike. Instances are those of a simulated cloud, and devices that models share; what they hold is
-`planner/endpoint.py`'s. A request that finds its model nowhere is refused, which is a miss: a load takes longer
-than objectives allow.
+`planner/rivals/endpoint.py`'s. A request that finds its model nowhere is refused, which is a miss: a load takes
+longer than objectives allow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.orders import Drain, Launch
 from mark.domain.plan import PlanRequest
 from mark.planner.baselines import TargetTracking, target_tracking
-from mark.planner.endpoint import EndpointModel, Holding, endpoint_offering, to_evict, where_to_load
+from mark.planner.rivals.endpoint import EndpointModel, Holding, endpoint_offering, to_evict, where_to_load
 from mark.policies.bundles import Endpoint
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane

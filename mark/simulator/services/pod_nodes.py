@@ -31,8 +31,8 @@ from mark.domain.orders import (
     WarmLambda,
     Withdraw,
 )
-from mark.planner.pods.pod_packing import Node, NodeType, Pod, consolidate, endpoint_types, new_nodes, place
-from mark.planner.pods.pod_sizes import PodSize, node_types
+from mark.planner.rivals.pod_packing import Node, NodeType, Pod, consolidate, endpoint_types, new_nodes, place
+from mark.planner.rivals.pod_sizes import PodSize, node_types
 from mark.policies.bundles import Pods
 from mark.simulator.cloud import NEVER, SimulatedCloud
 from mark.simulator.engine.data_plane import Engine

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mark.planner.hetsev import ScalerPolicy
+from mark.planner.hetsev.scaling import ScalerPolicy
 from mark.simulator.fixed.shared_gpus import SharedLoad, SharedRun
 from mark.studies.hetsev.cases import (
     AS_FIGURE_1,

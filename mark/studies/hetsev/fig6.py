@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mark.planner.hetsev import ScalerPolicy
+from mark.planner.hetsev.scaling import ScalerPolicy
 from mark.simulator.fixed.shared_gpus import ModelRun, SharedLoad, SharedRun
 from mark.studies.hetsev.cases import (
     CLIENTS,

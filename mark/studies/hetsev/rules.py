@@ -13,8 +13,8 @@ from statistics import fmean
 import numpy as np
 
 from mark.catalog.pairs import load_pairs
-from mark.planner.gpu_placement import Cluster, Gpu, Instance, Needs, PlacementPolicy, Server, place
-from mark.planner.hetsev import Kind, Scaling, grow
+from mark.planner.hetsev.gpu_placement import Cluster, Gpu, Instance, Needs, PlacementPolicy, Server, place
+from mark.planner.hetsev.scaling import Kind, Scaling, grow
 from mark.simulator.rng import stream
 from mark.studies.hetsev.cases import ITEM_GB, KINDS, MODELS, V100, Scope, shared_model
 from mark.studies.measures import Where

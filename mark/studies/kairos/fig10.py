@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from mark.dispatch.central.policy import CentralRule
-from mark.planner.pool_search import PoolSearch, search_pools
+from mark.planner.kairos.pool_search import PoolSearch, search_pools
 from mark.report.formatting import format_pool
 from mark.studies.kairos.cases import SYSTEM, Case, Scope, assumptions, case
 from mark.studies.plot import Curve, Plot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import fmean
 
-from mark.planner.pool_search import PoolSearch, search_pools
+from mark.planner.kairos.pool_search import PoolSearch, search_pools
 from mark.simulator.fixed.pool_rivals import KAIROS_PLUS, SEARCHES, proposals
 from mark.simulator.rng import stream
 from mark.studies.kairos.cases import Case, Scope, assumptions, case

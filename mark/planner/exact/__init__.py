@@ -1,0 +1,1 @@
+"""Plans by integer programs, and their solver."""

@@ -1,0 +1,1 @@
+"""Parts of the hedged planner: rates by level of load, shortfalls, misses, small fleets, spot pools."""

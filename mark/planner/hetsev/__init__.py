@@ -1,0 +1,1 @@
+"""HetSev: how many instances of each type of GPU, and on which GPU each runs."""

@@ -1,0 +1,1 @@
+"""The pool of unlike instances that serves most within a budget: Kairos' choice and search, and their planner."""

@@ -1,1 +1,0 @@
-"""Pods and nodes of the rivals that a Kubernetes cluster runs."""
