@@ -10,7 +10,7 @@ from typing import Literal
 
 from mark.dispatch.central.policy import CentralPolicy
 from mark.dispatch.policy import DispatchPolicy
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants.serving import VariantServing
 from mark.domain.billing.footprint import Footprint
 from mark.domain.errors import unknown
 from mark.domain.host_spec import SHARED

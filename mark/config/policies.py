@@ -17,7 +17,7 @@ from mark.config.settings import Settings, cache_dir
 from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.policy import Routing
 from mark.dispatch.rules import CentralDispatch, DispatchRule, parse_rule
-from mark.dispatch.variants import VariantDispatch
+from mark.dispatch.variants.serving import VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.load.announced_events import events_of
 from mark.domain.load.sizes import SizeDistribution

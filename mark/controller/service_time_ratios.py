@@ -17,7 +17,7 @@ from statistics import median
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Note, NoteKind
-from mark.dispatch.measured import estimate_cv
+from mark.dispatch.instance.measured import estimate_cv
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import Offering

@@ -44,7 +44,7 @@ class DispatchPolicy:
     late: Late = Late.SERVE
     #: seconds after which a request is shed or expired: the service's own time-out
     give_up_s: float = 60.0
-    #: least seconds after which a batch counts as hung, and its agent is restarted (`hung.py`)
+    #: least seconds after which a batch counts as hung, and its agent is restarted (`instance/hung.py`)
     hung_after_s: float = 10.0
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Registry of dispatch rules: their names, and when each binds a request to an instance.
 
-Early: when it arrives (`routing.py`), also where each instance then chooses a variant (`variants.py`). Central:
-once an instance is idle (`central/decisions.py`; for variants `central/deadlines.py`).
+Early: when it arrives (`routing.py`), also where each instance then chooses a variant (`variants/serving.py`).
+Central: once an instance is idle (`central/decisions.py`; for variants `central/deadlines.py`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from mark.dispatch.central.policy import CentralRule
 from mark.dispatch.policy import Routing
-from mark.dispatch.qos import QosRule
-from mark.dispatch.slackfit import FREE, VariantRule
-from mark.dispatch.variants import CENTRAL_PREFIX, FIXED_PREFIX, VariantDispatch
+from mark.dispatch.variants.qos import QosRule
+from mark.dispatch.variants.serving import CENTRAL_PREFIX, FIXED_PREFIX, VariantDispatch
+from mark.dispatch.variants.slackfit import FREE, VariantRule
 from mark.domain.errors import Misconfigured, unknown
 from mark.plugins.load import own_rule_names
 

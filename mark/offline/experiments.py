@@ -16,7 +16,7 @@ from mark.config.settings import (
     PolicySettings,
     Settings,
 )
-from mark.dispatch.qos import QosRule
+from mark.dispatch.variants.qos import QosRule
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured, unknown

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mark.config.settings import USUAL_QOS_POLICY, Settings
-from mark.dispatch.qos import QosPool
-from mark.dispatch.qos_policy import QosNetwork
+from mark.dispatch.variants.qos import QosPool
+from mark.dispatch.variants.qos_policy import QosNetwork
 from mark.simulator.qos.checkpoint import Made, Progress, read_checkpoint, train_command
 
 

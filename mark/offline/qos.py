@@ -9,9 +9,9 @@ from typing import TypedDict
 
 from mark.config.policies import chosen_policies, chosen_variants, usable_cache
 from mark.config.settings import Settings
-from mark.dispatch.qos import QosPool, QosRule, fixed_choice, heuristic_choice
-from mark.dispatch.qos_policy import LearnedScheduler
-from mark.dispatch.variants import VariantDispatch
+from mark.dispatch.variants.qos import QosPool, QosRule, fixed_choice, heuristic_choice
+from mark.dispatch.variants.qos_policy import LearnedScheduler
+from mark.dispatch.variants.serving import VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.latency_table import parse_pool
 from mark.offline.trace_source import given_trace

@@ -13,8 +13,8 @@ from mark.config.footprint import commitment_remarks
 from mark.config.policies import ALL, chosen_overrides, replayed_central, usable_cache
 from mark.config.settings import Settings
 from mark.dispatch.central.policy import CentralPolicy
-from mark.dispatch.qos import QosRule
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants.qos import QosRule
+from mark.dispatch.variants.serving import VariantServing
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import plural

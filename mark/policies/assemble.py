@@ -17,9 +17,9 @@ from mark.catalog.offerings import make_offerings, standby_offering
 from mark.catalog.standbys import Surges, cheapest_standby, within_credits
 from mark.cloudmodel.noise import noise_quantile, second_quantile
 from mark.controller.policy import StandbyPolicy
-from mark.dispatch.qos import HARD_S, SOFT_S, QosRule
-from mark.dispatch.qos_policy import network_text
-from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing
+from mark.dispatch.variants.qos import HARD_S, SOFT_S, QosRule
+from mark.dispatch.variants.qos_policy import network_text
+from mark.dispatch.variants.serving import QualityDeadlines, VariantDispatch, VariantServing
 from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured

@@ -15,7 +15,7 @@ from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
 from mark.controller.limits.spot_breaker import BreakerPolicy
 from mark.controller.policy import HOUR_S, OWN, ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants.serving import VariantServing
 from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.demand import HORIZON, UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible, unknown

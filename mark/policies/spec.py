@@ -10,9 +10,9 @@ from mark.catalog.load import PriceSnapshot
 from mark.cloudmodel.world import IDEAL, World
 from mark.controller.policy import COVER_SHARE
 from mark.dispatch.policy import Late, Routing
-from mark.dispatch.qos import QosPool
-from mark.dispatch.qos_policy import QosNetwork
-from mark.dispatch.variants import VariantDispatch
+from mark.dispatch.variants.qos import QosPool
+from mark.dispatch.variants.qos_policy import QosNetwork
+from mark.dispatch.variants.serving import VariantDispatch
 from mark.domain.billing.footprint import Footprint
 from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.load.announced_events import Events

@@ -2,7 +2,8 @@
 
 While both estimates agree the agent publishes no state: only requests and responses pass. Where requests have
 sizes, what is in service counts in items and what waits in places (`dispatch/batcher.py`): requests, where each is
-one item. An agent whose answers stream has slots (`dispatch/slots.py`): each request takes one while any is free.
+one item. An agent whose answers stream has slots (`dispatch/instance/slots.py`): each request takes one while any
+is free.
 """
 
 from __future__ import annotations

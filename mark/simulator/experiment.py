@@ -20,8 +20,8 @@ from mark.cloudmodel.spot_prices import SpotPrices
 from mark.controller.journal import Header
 from mark.controller.runner import Journal
 from mark.controller.state import Decision, Observation
-from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import VariantDispatch
+from mark.dispatch.variants.serving import VariantDispatch
+from mark.dispatch.variants.slackfit import VariantRule
 from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.demand import HORIZON, KEEP_HISTORY, UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible

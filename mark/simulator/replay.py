@@ -31,7 +31,7 @@ from mark.controller.demand_units import counted_unit, recent_windows, window_ra
 from mark.controller.runner import Controller, Journal, no_new_commitments, no_shared_boots, no_shared_rps
 from mark.controller.state import Decision, Observation
 from mark.controller.zones import pulls_of
-from mark.dispatch.qos import QosRule
+from mark.dispatch.variants.qos import QosRule
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import CapacityReservation, Commitments

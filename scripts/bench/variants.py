@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from mark.catalog.variant_tables import load_variants
-from mark.dispatch.slackfit import VariantRule, build_choices, choose
+from mark.dispatch.variants.slackfit import VariantRule, build_choices, choose
 from mark.domain.objective import Slo
 from mark.simulator.engine.compiled import compiled_variant_kernel
 from mark.simulator.fixed.fixed_workers import FixedWorkers

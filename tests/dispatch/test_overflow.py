@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
-from mark.dispatch.credits import earned, slowed_s
+from mark.dispatch.instance.credits import earned, slowed_s
 from mark.dispatch.overflow import (
     BUCKET_S,
     BUCKETS,

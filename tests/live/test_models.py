@@ -9,9 +9,9 @@ import pytest
 from mark.aws.names import HANDLERS
 from mark.config.settings import Settings, load_settings
 from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
-from mark.dispatch.qos import QosRule
-from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import VariantDispatch
+from mark.dispatch.variants.qos import QosRule
+from mark.dispatch.variants.serving import VariantDispatch
+from mark.dispatch.variants.slackfit import VariantRule
 from mark.domain.errors import Misconfigured
 from mark.live.local.first_plan import first_plan
 from mark.live.models import LEFT_OUT, make_live_models, service_spec

@@ -12,10 +12,10 @@ from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.dispatch.central.policy import CentralRule
 from mark.dispatch.policy import Routing
-from mark.dispatch.qos import QosRule
 from mark.dispatch.rules import CentralDispatch, parse_rule, rule_names
-from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import VariantDispatch
+from mark.dispatch.variants.qos import QosRule
+from mark.dispatch.variants.serving import VariantDispatch
+from mark.dispatch.variants.slackfit import VariantRule
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import sizes_from_formula

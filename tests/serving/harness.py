@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 from mark.dispatch.policy import DispatchPolicy
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants.serving import VariantServing
 from mark.domain.fleet import Role
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.objective import ModelSpec, Slo

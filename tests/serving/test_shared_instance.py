@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from mark.dispatch import hung as rules
-from mark.dispatch.device_share import part_of_share
+from mark.dispatch.instance import hung as rules
+from mark.dispatch.instance.device_share import part_of_share
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.host_spec import SHARED, HostSpec, TenantSpec

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mark.dispatch.measured import MeasuredTimes
+from mark.dispatch.instance.measured import MeasuredTimes
 from mark.dispatch.policy import DispatchPolicy
 from mark.protocols import frames
 from mark.protocols.frames import Response

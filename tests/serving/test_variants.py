@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch.measured import VariantTimes
-from mark.dispatch.qos import QosRule
-from mark.dispatch.qos_policy import (
+from mark.dispatch.instance.measured import VariantTimes
+from mark.dispatch.variants.qos import QosRule
+from mark.dispatch.variants.qos_policy import (
     QosNetwork,
     action_count,
     feature_count,
@@ -23,8 +23,8 @@ from mark.dispatch.qos_policy import (
     network_shapes,
     network_text,
 )
-from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing
+from mark.dispatch.variants.serving import QualityDeadlines, VariantDispatch, VariantServing
+from mark.dispatch.variants.slackfit import VariantRule
 from mark.domain.errors import Misconfigured
 from mark.domain.models.variants import Variant, VariantTable
 from mark.protocols.oip import bodies as oip

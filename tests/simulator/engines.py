@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import DispatchPolicy
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants.serving import VariantServing
 from mark.domain.objective import Slo
 from mark.domain.offering import BurstCredits, LambdaOffering, Offering
 from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_kernel

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch import qos, qos_policy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
-from mark.dispatch.qos import (
+from mark.dispatch.variants import qos, qos_policy
+from mark.dispatch.variants.qos import (
     HARD_S,
     SOFT_S,
     QosChoice,
@@ -24,7 +24,7 @@ from mark.dispatch.qos import (
     fixed_choice,
     heuristic_choice,
 )
-from mark.dispatch.qos_policy import (
+from mark.dispatch.variants.qos_policy import (
     HIDDEN,
     LearnedScheduler,
     QosNetwork,
@@ -36,12 +36,12 @@ from mark.dispatch.qos_policy import (
     scores,
     state_features,
 )
-from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import (
+from mark.dispatch.variants.serving import (
     QualityDeadlines,
     VariantDispatch,
     VariantServing,
 )
+from mark.dispatch.variants.slackfit import VariantRule
 from mark.domain.errors import Misconfigured
 from mark.domain.models.variants import AccuracyTotal, Variant, VariantTable
 from mark.domain.objective import Slo

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch.slackfit import Choices, plainly
+from mark.dispatch.variants.slackfit import Choices, plainly
 from mark.simulator.engine import kernel_variants as variants
 from mark.simulator.engine.compiled import VariantKernel, compiled_variant_kernel, plain_variant_kernel
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mark
-from mark.dispatch.qos import QosChoice, QosPool, fixed_choice, heuristic_choice
-from mark.dispatch.qos_policy import action_count, action_pair, actions_allowed
+from mark.dispatch.variants.qos import QosChoice, QosPool, fixed_choice, heuristic_choice
+from mark.dispatch.variants.qos_policy import action_count, action_pair, actions_allowed
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import compiled_variant_kernel, plain_variant_kernel
 from mark.simulator.qos.checkpoint import checkpoint_bytes, read_checkpoint
@@ -24,7 +24,7 @@ from mark.simulator.qos.judge import Jobs, judge_scheduler, outcome_of
 from mark.simulator.qos.learned import CODE, Lesson, learn
 from mark.simulator.qos.policy_gradient import WINDOW, Practice
 from mark.simulator.traces.trace import Trace
-from tests.dispatch.test_qos import POOL
+from tests.dispatch.variants.test_qos import POOL
 
 KERNEL = compiled_variant_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
 

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from mark.dispatch.qos_policy import HIDDEN, QosNetwork
+from mark.dispatch.variants.qos_policy import HIDDEN, QosNetwork
 from mark.simulator.qos import policy_gradient
 from mark.simulator.qos.checkpoint import Progress
 from mark.simulator.qos.policy_gradient import (

@@ -1,4 +1,4 @@
-"""Models that share devices: compiled and plain agree, and `dispatch/device.py` is kept to for each request."""
+"""Models that share devices: compiled and plain agree, and each request keeps to `dispatch/instance/device.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mark.controller.policy import MonitorPolicy
-from mark.dispatch.device_share import SHARE_S
+from mark.dispatch.instance.device_share import SHARE_S
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.domain.objective import Slo
 from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_device_kernel, plain_kernel

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch.qos import QosChoice, QosState
+from mark.dispatch.variants.qos import QosChoice, QosState
 from mark.domain.errors import Misconfigured
 from mark.simulator.qos.judge import Jobs
 from mark.simulator.traces.trace import Trace

@@ -1,7 +1,7 @@
 """A central queue of a model with variants: batches in the order of their deadlines, each answered by one variant.
 
 Its decisions are those of a replay (`simulator/engine/kernel_deadlines.py`), by the same functions of
-`mark.dispatch.slackfit`: an idle instance takes as many as they say. Here requests may have deadlines, floors and
+`variants/slackfit.py`: an idle instance takes as many as they say. Here requests may have deadlines, floors and
 variants of their own. A floor lifts its batch; a batch ends before the first request that another variant would
 have to answer. While a version is rolled out, each has its own instances and requests.
 
@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from mark.dispatch.central.queue import Instance
-from mark.dispatch.slackfit import Floats, Shared, choose_shared, held_go_first, needed_s
-from mark.dispatch.variants import VariantServing, Waiting, answered_together
+from mark.dispatch.variants.serving import VariantServing, Waiting, answered_together
+from mark.dispatch.variants.slackfit import Floats, Shared, choose_shared, held_go_first, needed_s
 
 Query = TypeVar("Query", bound=Hashable)
 

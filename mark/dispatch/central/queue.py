@@ -2,8 +2,8 @@
 
 The decisions are those of `central_decisions.py`, which replays compile as well. A query waits until an instance
 is idle, and is gone from here once it starts. Latency is learned: what instances of a type took for queries of a
-size replaces what their profile says (`measured.py`). Where the pool changes, everything that waits joins anew;
-but what is held where others are handed on stays held: it was handed on, and was not taken.
+size replaces what their profile says (`instance/measured.py`). Where the pool changes, everything that waits joins
+anew; but what is held where others are handed on stays held: it was handed on, and was not taken.
 
 All instants are ms of one clock. A query with a deadline of its own counts as if it had come one objective before
 that.
@@ -46,7 +46,7 @@ from mark.dispatch.central.decisions import (
 )
 from mark.dispatch.central.kairos import Timing, heterogeneity_weights
 from mark.dispatch.central.policy import CentralPolicy, TooLate
-from mark.dispatch.measured import MeasuredTimes
+from mark.dispatch.instance.measured import MeasuredTimes
 
 Query = TypeVar("Query", bound=Hashable)
 FIRST_ROOM = 64

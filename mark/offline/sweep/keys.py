@@ -20,7 +20,7 @@ from mark.catalog.load import shipped_sets
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.served import is_service
 from mark.config.settings import USUAL_QOS_POLICY, Settings
-from mark.dispatch.qos import QosRule
+from mark.dispatch.variants.qos import QosRule
 from mark.domain.documents import json_text
 from mark.plugins.files import files_of
 from mark.plugins.load import load_forecaster, load_policy

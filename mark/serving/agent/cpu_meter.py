@@ -25,7 +25,7 @@ def busy_vcpu_s(file: Path) -> float:
 
 
 class CpuMeter:
-    """The credits of this machine since it was started, with the arithmetic of replays (`mark.dispatch.credits`).
+    """Credits of this machine since its start, with the arithmetic of replays (`dispatch/instance/credits.py`).
 
     A start brings the type's launch credits and no others: what a T3 kept while it was stopped is not known here,
     so that its surplus is counted on the dear side.

@@ -1,7 +1,7 @@
 """The device of an instance that several models share: whose batch runs next, and who may still join.
 
-One batch runs at a time. The decisions are those of `dispatch/device.py`, as in a replay; here they see each queue
-of the instance through a row, and its deadlines through a ring that never turns.
+One batch runs at a time. The decisions are those of `dispatch/instance/device.py`, as in a replay; here they see
+each queue of the instance through a row, and its deadlines through a ring that never turns.
 """
 
 from __future__ import annotations
@@ -11,12 +11,18 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mark.dispatch.bouncer import deviating_finish_at
-from mark.dispatch.device import ENDLESS, keeps_promises, next_tenant, shared_deviation_s, shared_finish_at
+from mark.dispatch.instance.device import (
+    ENDLESS,
+    keeps_promises,
+    next_tenant,
+    shared_deviation_s,
+    shared_finish_at,
+)
 from mark.dispatch.routing import NONE
 
 
 class Times(Protocol):
-    """Measured times of one model's batches here (`dispatch/measured.py`), seconds."""
+    """Measured times of one model's batches here (`dispatch/instance/measured.py`), seconds."""
 
     @property
     def single_s(self) -> float:

@@ -8,9 +8,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from mark.dispatch.qos import RATE_WINDOW_S, QosChoice, QosRule, QosState, arrival_rate, fixed_pair, heuristic_pair
-from mark.dispatch.qos_policy import LearnedScheduler, network_of
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants.qos import (
+    RATE_WINDOW_S,
+    QosChoice,
+    QosRule,
+    QosState,
+    arrival_rate,
+    fixed_pair,
+    heuristic_pair,
+)
+from mark.dispatch.variants.qos_policy import LearnedScheduler, network_of
+from mark.dispatch.variants.serving import VariantServing
 
 
 class QualityRule:

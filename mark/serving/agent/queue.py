@@ -23,9 +23,9 @@ from typing import NamedTuple, Protocol
 
 from mark.dispatch.batcher import batch_size, fits, places_after, places_ahead, places_left
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
-from mark.dispatch.hung import hung_after_s, overdue_after_s
-from mark.dispatch.measured import MeasuredTimes
-from mark.dispatch.variants import Waiting
+from mark.dispatch.instance.hung import hung_after_s, overdue_after_s
+from mark.dispatch.instance.measured import MeasuredTimes
+from mark.dispatch.variants.serving import Waiting
 from mark.domain.errors import Misconfigured
 from mark.domain.load.traffic import CLIENT_ERROR
 from mark.ports import (
@@ -97,10 +97,10 @@ class AgentCore:
     in time (`dispatch/policy.py`). give_up_s: the gateways' time-out, within which even a forced request must be
     answered, so that nothing is queued for nobody. cv: coefficient of variation of a batch's time, until it was
     measured. hung_after_s: no batch counts as hung before. beyond_s: seconds of requests larger than a batch
-    (`dispatch/measured.py`). variants: the model's, in place of `profile_s`; the backend is a VariantBackend then.
-    tracing: records spans of sampled requests; None for none. device: shared with other queues; None for one of
-    its own. sheds_late: nobody is made late for a request that is late itself. `largest`: items of the largest
-    request.
+    (`dispatch/instance/measured.py`). variants: the model's, in place of `profile_s`; the backend is a
+    VariantBackend then. tracing: records spans of sampled requests; None for none. device: shared with other
+    queues; None for one of its own. sheds_late: nobody is made late for a request that is late itself. `largest`:
+    items of the largest request.
     """
 
     def __init__(  # noqa: PLR0913 it is given every figure of its queue

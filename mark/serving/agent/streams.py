@@ -1,9 +1,9 @@
 """Queue, slots and admission of an instance whose answers stream.
 
-A stream keeps one of the instance's slots from its start to its end (`dispatch/slots.py`); the backend batches by
-itself what runs at the same time. Each has a window (`protocols/stream_window.py`): while it is used up nothing
-more is asked of the backend for this stream, and the others go on. Until the first part has come a request that
-fails is answered as any other, so that its status says so; later the stream ends with an error. One that is
+A stream keeps one of the instance's slots from its start to its end (`dispatch/instance/slots.py`); the backend
+batches by itself what runs at the same time. Each has a window (`protocols/stream_window.py`): while it is used up
+nothing more is asked of the backend for this stream, and the others go on. Until the first part has come a request
+that fails is answered as any other, so that its status says so; later the stream ends with an error. One that is
 withdrawn, or whose gateway has gone, is cancelled at the backend. One that brings nothing for too long hangs, and
 ends alone; FAILURES_IN_A_ROW of these, or of unexpected exceptions, set `broken`, and so does one that cannot be
 ended.
@@ -21,8 +21,8 @@ from contextlib import aclosing
 from typing import Protocol, cast
 
 from mark.dispatch.bouncer import late_finish_at
-from mark.dispatch.hung import FIRST_FACTOR
-from mark.dispatch.slots import silent_after_s, stream_finish_at
+from mark.dispatch.instance.hung import FIRST_FACTOR
+from mark.dispatch.instance.slots import silent_after_s, stream_finish_at
 from mark.domain.errors import RetryLater
 from mark.domain.load.traffic import CLIENT_ERROR
 from mark.ports import InferReply, StreamedReply, StreamingBackend

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mark.dispatch.hung import loads_within_s
+from mark.dispatch.instance.hung import loads_within_s
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.host_spec import HostSpec, TenantSpec
 from mark.domain.member import MemberState

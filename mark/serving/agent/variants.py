@@ -5,7 +5,8 @@ first variant that keeps it. While one waits, admission and slack count on that 
 for every batch ahead: too late at worst, never too early. One that names its variant is answered by that one
 alone: a batch ends before the first request that another one would have to answer.
 
-Rules that weigh quality (`mark.dispatch.qos`) count in soft deadlines, and what came lately beside what waits.
+Rules that weigh quality (`dispatch/variants/qos.py`) count in soft deadlines, and what came lately beside what
+waits.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from mark.dispatch.measured import VariantTimes
-from mark.dispatch.qos import QosRule
-from mark.dispatch.slackfit import choose_waiting, spare_at
-from mark.dispatch.variants import VariantServing, Waiting, answered_together
+from mark.dispatch.instance.measured import VariantTimes
+from mark.dispatch.variants.qos import QosRule
+from mark.dispatch.variants.serving import VariantServing, Waiting, answered_together
+from mark.dispatch.variants.slackfit import choose_waiting, spare_at
 from mark.serving.agent.quality_rule import QualityRule
 
 

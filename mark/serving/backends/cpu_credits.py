@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mark.dispatch.credits import earned, slowed_s
+from mark.dispatch.instance.credits import earned, slowed_s
 from mark.domain.offering import BurstCredits
 
 SECONDS_PER_HOUR = 3600.0

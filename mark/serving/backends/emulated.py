@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mark.cloudmodel.noise import noise_factor
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants.serving import VariantServing
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Offering
 from mark.domain.tensor import TensorSpec

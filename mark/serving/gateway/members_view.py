@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from mark.dispatch.bouncer import predicted_finish_at
-from mark.dispatch.device_share import has_share
+from mark.dispatch.instance.device_share import has_share
 from mark.dispatch.routing import alone_s, sized_finish_at
 from mark.protocols.frames import State
 from mark.serving.queue_estimate import QueueEstimate
@@ -47,8 +47,9 @@ class AgentView(QueueEstimate):
     """One agent as the gateway sees it; times are the loop's. `current` is the weighted rule's running credit.
 
     profile_s: what its offering's profile says of 0, 1, 2, ... items, the first of which is not used. `is_shared`:
-    it is one of several on its instance, and `share_rps` its share at this gateway (`dispatch/device_share.py`).
-    `is_far`: it stands in another zone than this gateway. `device`: of a shared instance.
+    it is one of several on its instance, and `share_rps` its share at this gateway
+    (`dispatch/instance/device_share.py`). `is_far`: it stands in another zone than this gateway. `device`: of a
+    shared instance.
     """
 
     __slots__ = (

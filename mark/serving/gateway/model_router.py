@@ -21,8 +21,8 @@ from typing import Concatenate, ParamSpec
 from mark.dispatch.backlog import idle_room
 from mark.dispatch.bouncer import stays
 from mark.dispatch.client_limits import may_wait
-from mark.dispatch.device import stays_late
-from mark.dispatch.device_share import has_share, spares_own
+from mark.dispatch.instance.device import stays_late
+from mark.dispatch.instance.device_share import has_share, spares_own
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce, comes_before_crossing, warm_for_all
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work

@@ -2,7 +2,7 @@
 
 A tenant's agent answers for its own queue alone. What neighbours have before a request stands in the views of
 their agents, and in what this gateway has sent to them. So a request goes to the instance that is free. The rules
-are those of the instance (`dispatch/device.py`), which alone knows how times vary, and when requests of
+are those of the instance (`dispatch/instance/device.py`), which alone knows how times vary, and when requests of
 other gateways are due. Requests of several items are sent without a look at neighbours.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
 
-from mark.dispatch.device import ENDLESS, keeps_promises, likely_finish_at, shared_finish_at
+from mark.dispatch.instance.device import ENDLESS, keeps_promises, likely_finish_at, shared_finish_at
 from mark.dispatch.routing import NONE, OVERDUE_SHARE
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest

@@ -11,9 +11,9 @@ from mark.cloudmodel import noise
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.overflow import BUCKETS
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
-from mark.dispatch.qos import QosRule
-from mark.dispatch.qos_policy import UNTRAINED, network_of
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants.qos import QosRule
+from mark.dispatch.variants.qos_policy import UNTRAINED, network_of
+from mark.dispatch.variants.serving import VariantServing
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
 from mark.simulator.engine import kernel

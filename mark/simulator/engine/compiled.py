@@ -19,23 +19,14 @@ from typing import Any, NamedTuple, cast
 import numba
 from numba.extending import intrinsic, register_jitable
 
-from mark.dispatch import (
-    batcher,
-    bouncer,
-    device,
-    device_share,
-    objective,
-    overflow,
-    qos,
-    qos_policy,
-    routing,
-    slackfit,
-)
-from mark.dispatch import credits as credit_rules
+from mark.dispatch import batcher, bouncer, objective, overflow, routing
 from mark.dispatch.central import assignment, kairos, learned
 from mark.dispatch.central import decisions as central_decisions
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance
+from mark.dispatch.instance import credits as credit_rules
+from mark.dispatch.instance import device, device_share
+from mark.dispatch.variants import qos, qos_policy, slackfit
 from mark.simulator.engine import (
     kernel,
     kernel_central,

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.controller.policy import MonitorPolicy
-from mark.dispatch.credits import earned
+from mark.dispatch.instance.credits import earned
 from mark.dispatch.objective import attainment
 from mark.dispatch.overflow import believed_warm, comes_before_crossing, note_in_flight
 from mark.dispatch.policy import DispatchPolicy
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants.serving import VariantServing
 from mark.domain.billing.costs import LambdaUsage
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import Misconfigured
@@ -487,7 +487,8 @@ class Engine:
     def quality(self) -> float | None:
         """Mean quality of what instances answered or was shed (quality 0); None without variants, or requests.
 
-        The quality of an answer is the accuracy of its variant times the utility of its delay (`dispatch/qos.py`).
+        The quality of an answer is the accuracy of its variant times the utility of its delay
+        (`dispatch/variants/qos.py`).
         """
         served = self.served()
         requests = served.instance + served.standby + served.shed

@@ -22,9 +22,9 @@ import numpy as np
 
 from mark.dispatch.batcher import batch_size, fits, places_after, places_ahead, places_left
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
-from mark.dispatch.credits import earned, slowed_s
-from mark.dispatch.device import TENANT_FIELDS
-from mark.dispatch.device_share import SHARE_FIELDS
+from mark.dispatch.instance.credits import earned, slowed_s
+from mark.dispatch.instance.device import TENANT_FIELDS
+from mark.dispatch.instance.device_share import SHARE_FIELDS
 from mark.dispatch.overflow import (
     SHED,
     TO_LAMBDA,
@@ -34,16 +34,6 @@ from mark.dispatch.overflow import (
     note_in_flight,
     warms_one_more,
 )
-from mark.dispatch.qos import (
-    RATE_WINDOW_S,
-    QosTables,
-    arrival_rate,
-    fixed_pair,
-    heuristic_pair,
-    queue_left,
-    time_utility,
-)
-from mark.dispatch.qos_policy import QosNetwork, learned_pair
 from mark.dispatch.routing import (
     NONE,
     SERVER_FIELDS,
@@ -53,7 +43,17 @@ from mark.dispatch.routing import (
     sized_finish_at,
     weighted,
 )
-from mark.dispatch.slackfit import Choices, Shared, choose_waiting, spare_at
+from mark.dispatch.variants.qos import (
+    RATE_WINDOW_S,
+    QosTables,
+    arrival_rate,
+    fixed_pair,
+    heuristic_pair,
+    queue_left,
+    time_utility,
+)
+from mark.dispatch.variants.qos_policy import QosNetwork, learned_pair
+from mark.dispatch.variants.slackfit import Choices, Shared, choose_waiting, spare_at
 from mark.simulator.engine.kernel_lambda import Pool, invoke, reap, start_environment
 from mark.simulator.engine.kernel_tally import (
     Floats,

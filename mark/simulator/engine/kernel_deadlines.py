@@ -1,8 +1,8 @@
 """The engine's inner loop with one queue for all instances, which choose batch and variant (SuperServe's router).
 
 Its entry points are those of `kernel.py`, which they call where each instance has a queue of its own. Requests
-wait in the order of their deadlines. An instance that is idle takes what `mark.dispatch.slackfit` says, by the
-slack of the most urgent and by how many wait. A request that no instance could answer in time any more is shed
+wait in the order of their deadlines. An instance that is idle takes what `dispatch/variants/slackfit.py` says, by
+the slack of the most urgent and by how many wait. A request that no instance could answer in time any more is shed
 where the policy sheds; else it is held until an instance would idle, or until the most urgent can wait for it, and
 the fastest variant answers it: nobody else is late for it. An instance with a notice takes no batch that it might
 not finish. A gateway's queue decides alike (`mark.dispatch.central.deadlines`).
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mark.dispatch.slackfit import choose_shared, held_go_first, needed_s
+from mark.dispatch.variants.slackfit import choose_shared, held_go_first, needed_s
 from mark.simulator.engine import kernel
 from mark.simulator.engine.kernel import BREACHED, DONE, QUEUE_FULL, Central, Fleet
 from mark.simulator.engine.kernel_lambda import Pool, reap

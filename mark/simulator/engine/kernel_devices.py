@@ -1,9 +1,9 @@
 """The inner loop of several models whose instances may share devices; plain Python, compiled by `compiled.py`.
 
 A row of the fleet is a tenant: one model on one device, with a queue of its own. A device runs one batch at a time
-and takes the next by the rules of `dispatch/device.py`; an instance of one model is a device with one tenant, and
-does to the last request what it does in `kernel.py`, whose functions these loops call. Rules, Lambda's pools and
-counts are there once a model. Requests are of one item, and models have no variants.
+and takes the next by the rules of `dispatch/instance/device.py`; an instance of one model is a device with one
+tenant, and does to the last request what it does in `kernel.py`, whose functions these loops call. Rules, Lambda's
+pools and counts are there once a model. Requests are of one item, and models have no variants.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mark.dispatch.bouncer import deviating_finish_at, stays
-from mark.dispatch.device import (
+from mark.dispatch.instance.device import (
     is_idle,
     keeps_promises,
     likely_finish_at,
@@ -22,7 +22,7 @@ from mark.dispatch.device import (
     shared_finish_at,
     stays_late,
 )
-from mark.dispatch.device_share import has_share, spares_own
+from mark.dispatch.instance.device_share import has_share, spares_own
 from mark.dispatch.overflow import SHED, after_bounce, believed_warm, lambda_finish_at
 from mark.dispatch.routing import NONE, OVERDUE_SHARE, least_outstanding, weighted
 from mark.simulator.engine.kernel import (

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mark.dispatch.qos import BIN_S, RATE_WINDOW_S, SOFT_S, QosTables, heuristic_pair, time_utility
-from mark.dispatch.qos_policy import (
+from mark.dispatch.variants.qos import BIN_S, RATE_WINDOW_S, SOFT_S, QosTables, heuristic_pair, time_utility
+from mark.dispatch.variants.qos_policy import (
     HEAD_START,
     Bools,
     QosNetwork,
@@ -20,7 +20,7 @@ from mark.dispatch.qos_policy import (
     scores,
     state_features,
 )
-from mark.dispatch.slackfit import Shared
+from mark.dispatch.variants.slackfit import Shared
 from mark.simulator.engine.kernel_tally import Floats, Ints
 from mark.simulator.engine.kernel_variants import (
     ASK,

@@ -2,8 +2,8 @@
 
 Plain Python over arrays that the caller owns, compiled by `compiled.py`. All times are s. What happens at one
 instant happens together: answers, workers that go, arrivals, then decisions. A decision is a look into a table by
-slack and queue length (`mark.dispatch.slackfit`), or the caller's: then `run` stops with ASK and goes on once the
-caller has written its choice. The tables know expected times (`latency_s`), the clock noisy ones.
+slack and queue length (`dispatch/variants/slackfit.py`), or the caller's: then `run` stops with ASK and goes on
+once the caller has written its choice. The tables know expected times (`latency_s`), the clock noisy ones.
 
 A request that no variant could answer by its limit any more leaves the queue unanswered where `drop_late`. One
 with an accuracy floor lifts its whole batch to that variant. A worker that goes gives back what it holds.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mark.dispatch.slackfit import Shared, choose_shared
+from mark.dispatch.variants.slackfit import Shared, choose_shared
 from mark.simulator.engine.kernel_tally import Floats, Ints
 
 # Why `run` returned.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.cloudmodel.noise import noise_factors, noise_quantile
-from mark.dispatch.slackfit import FREE, SLACKS, Shared, VariantRule, build_choices, full_needs_s, share
+from mark.dispatch.variants.slackfit import FREE, SLACKS, Shared, VariantRule, build_choices, full_needs_s, share
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.variants import VariantTable
 from mark.domain.objective import Slo

@@ -13,8 +13,8 @@ from zipfile import BadZipFile
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mark.dispatch.qos import QosPool
-from mark.dispatch.qos_policy import QosNetwork, action_count, feature_count, network_shapes
+from mark.dispatch.variants.qos import QosPool
+from mark.dispatch.variants.qos_policy import QosNetwork, action_count, feature_count, network_shapes
 from mark.domain.errors import Misconfigured
 
 FORMAT = "mark-qos/3"

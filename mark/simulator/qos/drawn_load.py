@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mark.dispatch.qos import Floats
+from mark.dispatch.variants.qos import Floats
 from mark.domain.errors import Misconfigured
 from mark.simulator.qos.episode import PAPER, Conditions, QosQueries, draw_queries
 from mark.simulator.rng import stream

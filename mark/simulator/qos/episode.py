@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from mark.cloudmodel.noise import noise_factors
 from mark.cloudmodel.world import TYPICAL
-from mark.dispatch.qos import BIN_S, HARD_S, SOFT_S, QosChoice, QosPool, QosState, response_quality
-from mark.dispatch.qos_policy import QosNetwork, action_count, feature_count
-from mark.dispatch.slackfit import Choices, plainly
+from mark.dispatch.variants.qos import BIN_S, HARD_S, SOFT_S, QosChoice, QosPool, QosState, response_quality
+from mark.dispatch.variants.qos_policy import QosNetwork, action_count, feature_count
+from mark.dispatch.variants.slackfit import Choices, plainly
 from mark.simulator.engine import kernel_variants as kernels
 from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.engine.kernel_qos import Played, Stream, recent_rate, rest_times, time_left

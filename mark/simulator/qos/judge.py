@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mark.dispatch.qos import QosPool
+from mark.dispatch.variants.qos import QosPool
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.qos.drawn_load import HOUR_S, SCALED_H, DailyLoad

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import mark
-from mark.dispatch.qos import QosPool
+from mark.dispatch.variants.qos import QosPool
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.qos import drawn_load, policy_gradient
@@ -20,9 +20,9 @@ from mark.simulator.qos.episode import PAPER, Conditions
 SAVE_EACH = 10
 """Iterations between two checkpoints."""
 CODE = (
-    *("cloudmodel/noise.py", "cloudmodel/world.py", "dispatch/qos.py", "dispatch/qos_policy.py"),
+    *("cloudmodel/noise.py", "cloudmodel/world.py", "dispatch/variants/qos.py", "dispatch/variants/qos_policy.py"),
     *(
-        "dispatch/slackfit.py",
+        "dispatch/variants/slackfit.py",
         "simulator/engine/kernel_qos.py",
         "simulator/engine/kernel_variants.py",
         "simulator/request_streams.py",

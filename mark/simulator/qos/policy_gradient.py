@@ -22,8 +22,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mark.dispatch.qos import Floats, Ints, QosPool
-from mark.dispatch.qos_policy import HEAD_START, HIDDEN, Bools, QosNetwork, action_count, feature_count, scores
+from mark.dispatch.variants.qos import Floats, Ints, QosPool
+from mark.dispatch.variants.qos_policy import (
+    HEAD_START,
+    HIDDEN,
+    Bools,
+    QosNetwork,
+    action_count,
+    feature_count,
+    scores,
+)
 from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.qos.checkpoint import Progress
 from mark.simulator.qos.episode import PAPER, Conditions, QosEpisode, QosQueries

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, fixed_choice, heuristic_choice
-from mark.dispatch.qos_policy import LearnedScheduler
+from mark.dispatch.variants.qos import HARD_S, SOFT_S, QosPool, fixed_choice, heuristic_choice
+from mark.dispatch.variants.qos_policy import LearnedScheduler
 from mark.domain.errors import Misconfigured
 from mark.simulator.qos.drawn_load import (
     DAYS,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mark.dispatch.qos import QosChoice, QosPool, QosState
+from mark.dispatch.variants.qos import QosChoice, QosPool, QosState
 
 ALPHA = 0.5
 """The paper's weight of what arrives during a batch."""

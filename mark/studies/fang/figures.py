@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from mark.dispatch.qos import QosChoice, QosPool
+from mark.dispatch.variants.qos import QosChoice, QosPool
 from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.qos.drawn_load import DailyLoad
 from mark.simulator.qos.episode import Floats, QosEpisode, Scheduler

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mark.dispatch.qos import QosPool
+from mark.dispatch.variants.qos import QosPool
 
 SMALL, LARGE = "yolo-tiny", "yolo-full"
 SIZES = (1, 2, 4, 8, 16, 32, 64)

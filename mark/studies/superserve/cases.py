@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mark.catalog.variant_tables import load_variants
 from mark.cloudmodel.world import ROUGH
-from mark.dispatch.slackfit import BUCKETS, FREE, VariantRule
+from mark.dispatch.variants.slackfit import BUCKETS, FREE, VariantRule
 from mark.domain.objective import Slo
 from mark.simulator.fixed.fixed_workers import CHEAPEST, FixedWorkers, VariantRun
 from mark.simulator.rng import stream

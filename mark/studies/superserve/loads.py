@@ -9,7 +9,7 @@ import numpy as np
 
 from mark.catalog.load import load_variants, model
 from mark.cloudmodel.world import TYPICAL
-from mark.dispatch.slackfit import VariantRule
+from mark.dispatch.variants.slackfit import VariantRule
 from mark.domain.models.variants import VariantTable
 from mark.simulator.fixed.fixed_workers import FixedWorkers, VariantRun
 from mark.studies.study import Row, Study, StudyContext, View

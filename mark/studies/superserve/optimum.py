@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mark.catalog.variant_tables import load_variants
-from mark.dispatch.slackfit_optimum import best_utility
+from mark.dispatch.variants.slackfit_optimum import best_utility
 from mark.domain.models.variants import VariantTable
 from mark.domain.objective import Slo
 from mark.simulator.fixed.fixed_workers import FixedWorkers

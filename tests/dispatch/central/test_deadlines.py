@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mark.dispatch.central.deadlines import DeadlineQueue, Formed
 from mark.dispatch.central.queue import Instance
-from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import VariantDispatch
+from mark.dispatch.variants.serving import VariantDispatch
+from mark.dispatch.variants.slackfit import VariantRule
 from mark.simulator.engine import kernel_deadlines
 from mark.simulator.engine.compiled import plain_kernel
 from mark.simulator.engine.data_plane import Engine

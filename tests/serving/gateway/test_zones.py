@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from mark.dispatch.device_share import has_share
+from mark.dispatch.instance.device_share import has_share
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from mark.dispatch.device_share import recent_rps
+from mark.dispatch.instance.device_share import recent_rps
 from mark.domain.demand import WINDOW_S
 from mark.domain.load.size_window import add_sizes, size_bin
 from mark.domain.load.traffic import (

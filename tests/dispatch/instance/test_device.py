@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.dispatch.bouncer import deviating_finish_at, late_finish_at, predicted_finish_at
-from mark.dispatch.device import (
+from mark.dispatch.instance.device import (
     ahead_s,
     batches,
     batches_due_by,

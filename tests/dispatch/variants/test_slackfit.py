@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch.slackfit import (
+from mark.dispatch.variants.slackfit import (
     FREE,
     OF_ONE,
     VariantRule,

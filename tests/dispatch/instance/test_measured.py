@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.cloudmodel.noise import noise_factor
-from mark.dispatch.measured import BOUND, MeasuredTimes
+from mark.dispatch.instance.measured import BOUND, MeasuredTimes
 
 times = st.floats(1e-4, 10.0)
 profiles = st.lists(times, min_size=1, max_size=6)

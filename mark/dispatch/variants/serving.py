@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule, QosTables
-from mark.dispatch.slackfit import Choices, Floats, Shared, VariantRule, build_choices, share
+from mark.dispatch.variants.qos import HARD_S, SOFT_S, QosPool, QosRule, QosTables
+from mark.dispatch.variants.slackfit import Choices, Floats, Shared, VariantRule, build_choices, share
 from mark.domain.errors import Misconfigured
 from mark.domain.models.variants import VariantTable
 

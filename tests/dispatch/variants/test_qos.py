@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch.qos import (
+from mark.dispatch.variants.qos import (
     BIN_S,
     BINS,
     BINS_AHEAD,
@@ -27,7 +27,7 @@ from mark.dispatch.qos import (
     response_quality,
     time_utility,
 )
-from mark.dispatch.qos_policy import (
+from mark.dispatch.variants.qos_policy import (
     HIDDEN,
     LearnedScheduler,
     QosNetwork,

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.dispatch.qos import (
+from mark.dispatch.variants.qos import (
     BINS,
     Floats,
     Ints,

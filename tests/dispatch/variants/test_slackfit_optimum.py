@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.dispatch.slackfit_optimum import best_utility
+from mark.dispatch.variants.slackfit_optimum import best_utility
 from mark.domain.errors import Misconfigured
 
 

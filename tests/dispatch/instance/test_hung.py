@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mark.dispatch.hung import hung_after_s
+from mark.dispatch.instance.hung import hung_after_s
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mark.dispatch.slots import silent_after_s, stream_finish_at
+from mark.dispatch.instance.slots import silent_after_s, stream_finish_at
 
 NOW = 100.0
 seconds = st.floats(0.01, 60.0)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch.device_share import LOAD_S, SHARE_S, has_share, part_of_share, recent_rps
+from mark.dispatch.instance.device_share import LOAD_S, SHARE_S, has_share, part_of_share, recent_rps
 
 RATES = st.floats(0.0, 1e4)
 LOADS = st.lists(RATES, min_size=1, max_size=8)
