@@ -1,6 +1,7 @@
 """Nodes of the lean shape: gateway, controller and store beside each other, in an Auto Scaling group.
 
-Clients reach them by their name in DNS, which the controller that acts keeps (`mark.live.control.node`).
+Clients reach them by their name in DNS, which the controller that acts keeps
+(`mark.live.control.leadership.node`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The store of a node: a Redis that leads where its node's controller leads, and is a replica of the other's else.
 
-The lease decides which it is (`mark.live.control.leader_election`): no vote, and no clock of Redis.
+The lease decides which it is (`mark.live.control.leadership.leader_election`): no vote, and no clock of Redis.
 """
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ from mark.domain.orders import (
 )
 from mark.lambda_handlers import interruption
 from mark.live.control.journal_opening import fleet_quotas
-from mark.live.control.node import NodesName
-from mark.live.control.outside_pause_watch import OutsidePauseWatch
-from mark.live.control.quota_watch import QuotaWatch
+from mark.live.control.leadership.node import NodesName
+from mark.live.control.watches.outside_pause_watch import OutsidePauseWatch
+from mark.live.control.watches.quota_watch import QuotaWatch
 from mark.plugins.trained import TrainingOrder
 from mark.ports import InferRequest, TailLine
 from tests.aws.aws_stand_in import ASLEEP, SERVING, AwsStandIn, standing_in

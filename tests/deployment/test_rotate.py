@@ -32,7 +32,7 @@ from mark.deployment import rotate as rotating
 from mark.deployment.rotate import OURS, READ_S, Move, Versions, after, answered_at, next_step, steps_left
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.emulator.config import ACCOUNT, REGION
-from mark.live.control.node import AgentsPasswords
+from mark.live.control.leadership.node import AgentsPasswords
 from mark.live.processes.metadata import Kept
 from mark.store.connect import AsyncLink, connect, connect_async
 from mark.store.embedded import EmbeddedRedis

@@ -15,7 +15,7 @@ from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.lease import TABLE_LEASE
-from mark.live.control.node import StoreNode
+from mark.live.control.leadership.node import StoreNode
 from mark.live.local.running import Running
 from mark.live.processes import cloud_controller
 from mark.live.store_link import open_async_link, open_link

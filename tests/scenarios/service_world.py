@@ -41,10 +41,10 @@ from mark.domain.offering import InstanceType
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.worker import PeriodicTask, all_tasks
 from mark.live.clock import adopt_wall
-from mark.live.control.driver_factory import DriverFactory
+from mark.live.control.drivers.driver_factory import DriverFactory
 from mark.live.control.entry import LiveFront
-from mark.live.control.outside_pause_watch import OutsidePauseWatch
-from mark.live.control.term import Term
+from mark.live.control.leadership.term import Term
+from mark.live.control.watches.outside_pause_watch import OutsidePauseWatch
 from mark.live.local.running import Running
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.steady_time import WALL
@@ -554,7 +554,7 @@ def service_world(
     agents.account = made
     with virtual_time(wall, made), pytest.MonkeyPatch.context() as patch:
         world = ServiceWorld(link, wall, made, agents, rate)
-        patch.setattr("mark.live.control.term.EventInbox", world.inboxes.made)
+        patch.setattr("mark.live.control.leadership.term.EventInbox", world.inboxes.made)
         try:
             yield world
         finally:

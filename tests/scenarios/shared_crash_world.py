@@ -32,7 +32,7 @@ from mark.domain.load.traffic import GatewayReport
 from mark.domain.member import Member, MemberState
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.orders import Drain, Fact, Launch, Order, SpotWarned
-from mark.live.control.host_driver import HostDriver
+from mark.live.control.drivers.host_driver import HostDriver
 from tests.planner.builders import offering, overflow
 from tests.scenarios.crash_world import Crash
 

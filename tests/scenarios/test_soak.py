@@ -30,9 +30,9 @@ from mark.domain.orders import ForecastFailed
 from mark.emulator import moto_app
 from mark.live.background import housekeeping
 from mark.live.clock import ServiceClock
-from mark.live.control import driver
-from mark.live.control.driver import SIZE_EACH_TICKS
-from mark.live.control.leader_election import make_forecasters
+from mark.live.control.drivers import driver
+from mark.live.control.drivers.driver import SIZE_EACH_TICKS
+from mark.live.control.leadership.leader_election import make_forecasters
 from mark.live.forecasting import retraining
 from mark.live.forecasting.forecaster_training import Training
 from mark.live.forecasting.retraining import Retraining

@@ -43,8 +43,8 @@ from mark.live.background.node_health import node_health
 from mark.live.clock import adopt_wall
 from mark.live.cloud_process import exit_after, own_address, required_variable
 from mark.live.control.entry import front_of
-from mark.live.control.leader_election import Leader, make_forecasters
-from mark.live.control.node import AgentsPasswords, NodesName, StoreNode
+from mark.live.control.leadership.leader_election import Leader, make_forecasters
+from mark.live.control.leadership.node import AgentsPasswords, NodesName, StoreNode
 from mark.live.local.process_start import set_on_signal
 from mark.live.local.running import Running
 from mark.live.models import NOTHING, LiveModel, make_live_models, service_spec

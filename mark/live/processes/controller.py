@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
-from mark.live.control.leader_election import Leader, make_forecasters
+from mark.live.control.leadership.leader_election import Leader, make_forecasters
 from mark.live.local.heartbeat import beat_on_thread
 from mark.live.local.process_start import begin, set_on_signal
 from mark.live.local.run_dir import RunFolder, holder_of

@@ -33,7 +33,7 @@ from mark.domain.orphan import BEAT_S
 from mark.live.archived_load import archived_load, archived_segments
 from mark.live.background.archive import AGAIN_S, OPEN_EACH_S, Archivist, may_drop
 from mark.live.background.beat import Beat
-from mark.live.control.driver import SEGMENT_BYTES, WAITING_BYTES, rotate_if_long
+from mark.live.control.drivers.driver import SEGMENT_BYTES, WAITING_BYTES, rotate_if_long
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import StoreJournal

@@ -29,7 +29,7 @@ from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import FleetView
 from mark.domain.lease import LeaseTimes
 from mark.live.background.failures import BackgroundFailures
-from mark.live.control import leader_election
+from mark.live.control.leadership import leader_election
 from mark.live.forecasting.forecaster_training import Task, Training
 from mark.live.forecasting.retraining import FollowedJournal, Retraining, pause_after
 from mark.offline.explanation.explain import explain_journal

@@ -21,10 +21,10 @@ from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.domain.quota import Quotas, VcpuQuota
 from mark.live.commands import explain_live
-from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.journal_opening import OpenedJournal, open_journal
 from mark.live.control.observe_mode import ShadowCloud
 from mark.live.control.status_writer import ModelStatusWriter
+from mark.live.control.watches.budget_watch import BudgetWatch
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report

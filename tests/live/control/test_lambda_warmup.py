@@ -18,7 +18,7 @@ from mark.domain.load.traffic import GatewayReport, ModelTraffic
 from mark.domain.models.versions import ModelVersions, Rollout, RolloutPhase
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
-from mark.live.control.driver_factory import DriverFactory
+from mark.live.control.drivers.driver_factory import DriverFactory
 from mark.live.control.lambda_warmup import Warmer
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.store.connect import connect

@@ -23,7 +23,7 @@ from mark.domain.offering import SpotPrice
 from mark.domain.orders import Drain, Launch, StartStandby, StopStandby, WarmLambda
 from mark.domain.times import CloudTimes
 from mark.live.commands import feed
-from mark.live.control.driver_factory import DriverFactory
+from mark.live.control.drivers.driver_factory import DriverFactory
 from mark.live.control.observe_mode import ShadowCloud
 from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report

@@ -40,9 +40,9 @@ from mark.domain.orders import Fact, Launch, Order
 from mark.domain.placement import Placement
 from mark.domain.quota import Quotas
 from mark.live.clock import ServiceClock
-from mark.live.control.driver import rotate_if_long
+from mark.live.control.drivers.driver import rotate_if_long
+from mark.live.control.drivers.shared_cap import SharedCap
 from mark.live.control.observe_mode import LiveCloud
-from mark.live.control.shared_cap import SharedCap
 from mark.planner.shared.packing import Packing
 from mark.steady_time import steady_time
 from mark.store.journal import StoreJournal

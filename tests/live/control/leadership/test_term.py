@@ -16,7 +16,7 @@ from mark.domain.host_spec import SHARED
 from mark.domain.lease import STORE_LEASE, LeaseLost, LeaseTimes
 from mark.domain.offering import Market
 from mark.domain.quota import STANDARD, VcpuQuota
-from mark.live.control.term import Term
+from mark.live.control.leadership.term import Term
 from tests.planner.builders import offering
 
 ITEM = offering("c5.large")
@@ -67,7 +67,7 @@ class Acts:
             return SimpleNamespace(observe=observe, act=act, is_due=lambda: True)
 
         monkeypatch.setattr(
-            "mark.live.control.term.EventInbox",
+            "mark.live.control.leadership.term.EventInbox",
             lambda *_, **__: SimpleNamespace(start=lambda: None, close=lambda: None),
         )
         unlimited = SimpleNamespace(
@@ -76,9 +76,9 @@ class Acts:
             spending_limit=lambda: SpendingLimit.NONE,
             latest=lambda: QUOTAS,
         )
-        monkeypatch.setattr("mark.live.control.term.BudgetWatch", lambda *_, **__: unlimited)
-        monkeypatch.setattr("mark.live.control.term.QuotaWatch", lambda *_, **__: unlimited)
-        monkeypatch.setattr("mark.live.control.term.ServiceClock", lambda _: None)
+        monkeypatch.setattr("mark.live.control.leadership.term.BudgetWatch", lambda *_, **__: unlimited)
+        monkeypatch.setattr("mark.live.control.leadership.term.QuotaWatch", lambda *_, **__: unlimited)
+        monkeypatch.setattr("mark.live.control.leadership.term.ServiceClock", lambda _: None)
         anything: Any = SimpleNamespace(sqs=None, epoch=1)
         models: Any = [
             SimpleNamespace(name=name, served=SimpleNamespace(offerings=(ITEM,))) for name in ("a", "b")

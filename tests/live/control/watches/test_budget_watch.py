@@ -24,7 +24,7 @@ from mark.domain.commitments.owned import Commitments, PlanKind, SavingsPlan
 from mark.domain.fleet import Role
 from mark.live.clock import ServiceClock
 from mark.live.commands import pause
-from mark.live.control.budget_watch import POLL_S, SPENDING_EACH_S, BudgetWatch
+from mark.live.control.watches.budget_watch import POLL_S, SPENDING_EACH_S, BudgetWatch
 from mark.live.models import make_live_models, service_spec
 from mark.live.status.view import LiveView
 from mark.service_spec import ServedModel, ServiceSpec

@@ -21,9 +21,9 @@ from mark.domain.host_spec import HostSpec, TenantSpec
 from mark.domain.lease import Lease
 from mark.domain.member import Member, MemberState
 from mark.domain.placement import Tenant
-from mark.live.control.driver import SEGMENT_BYTES
-from mark.live.control.driver_factory import _left
-from mark.live.control.host_driver import DeviceTime, HostDriver, LiveHosts, PlacementWriter
+from mark.live.control.drivers.driver import SEGMENT_BYTES
+from mark.live.control.drivers.driver_factory import _left
+from mark.live.control.drivers.host_driver import DeviceTime, HostDriver, LiveHosts, PlacementWriter
 from mark.ports import ForecasterSetup
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis

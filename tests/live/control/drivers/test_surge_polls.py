@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S
-from mark.live.control.driver import SETTLE_S, ModelDriver
+from mark.live.control.drivers.driver import SETTLE_S, ModelDriver
 
 START = 1_800_000_015.0
 

@@ -26,13 +26,13 @@ from mark.domain.lease import Lease
 from mark.live.aws_resources import launches_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
-from mark.live.control.budget_watch import BudgetWatch
-from mark.live.control.commitment_watch import CommitmentWatch
-from mark.live.control.driver_factory import MakeDriver, MakeHosts, ModelForecasters, Shared, no_hosts
+from mark.live.control.drivers.driver_factory import MakeDriver, MakeHosts, ModelForecasters, Shared, no_hosts
+from mark.live.control.drivers.service_driver import ServiceDriver
+from mark.live.control.drivers.shared_cap import shared_cap
 from mark.live.control.journal_opening import fleet_quotas
-from mark.live.control.quota_watch import LeftOfQuotas, QuotaWatch
-from mark.live.control.service_driver import ServiceDriver
-from mark.live.control.shared_cap import shared_cap
+from mark.live.control.watches.budget_watch import BudgetWatch
+from mark.live.control.watches.commitment_watch import CommitmentWatch
+from mark.live.control.watches.quota_watch import LeftOfQuotas, QuotaWatch
 from mark.live.models import LiveModel
 from mark.service_spec import ServedModel
 from mark.store.published_status import RESOURCES, OutsidePauseStatus

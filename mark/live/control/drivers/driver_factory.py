@@ -34,14 +34,14 @@ from mark.live.aws_resources import LaunchSetup
 from mark.live.background.archive import may_drop
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
-from mark.live.control.driver import ModelDriver
+from mark.live.control.drivers.driver import ModelDriver
+from mark.live.control.drivers.host_driver import HostDriver
+from mark.live.control.drivers.shared_cap import SharedCap
 from mark.live.control.entry import LiveFront
-from mark.live.control.host_driver import HostDriver
 from mark.live.control.journal_opening import OpenedJournal, last_decided, open_journal
 from mark.live.control.lambda_warmup import Warmer
 from mark.live.control.observe_mode import LiveCloud, ShadowCloud
 from mark.live.control.rollouts import RolloutDriver, VersionedCloud
-from mark.live.control.shared_cap import SharedCap
 from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.forecasting.retraining import FollowedJournal, Retraining
 from mark.live.local.running import Running

@@ -25,11 +25,11 @@ from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
 from mark.live.background.webhook_address import webhook_of
 from mark.live.background.worker import all_tasks, start_background_worker
-from mark.live.control.clients_copy import keep_clients_copied
-from mark.live.control.driver_factory import DriverFactory, ModelForecasters
+from mark.live.control.drivers.driver_factory import DriverFactory, ModelForecasters
 from mark.live.control.entry import front_of
-from mark.live.control.outside_pause_watch import OutsidePauseWatch
-from mark.live.control.term import Term
+from mark.live.control.leadership.clients_copy import keep_clients_copied
+from mark.live.control.leadership.term import Term
+from mark.live.control.watches.outside_pause_watch import OutsidePauseWatch
 from mark.live.forecasting.function_trainer import function_trainers
 from mark.live.forecasting.retraining import Retraining
 from mark.live.local.running import Running

@@ -16,7 +16,7 @@ from mark.domain.clients import Client, HashedKey
 from mark.domain.errors import RetryLater
 from mark.domain.lease import TABLE_LEASE, Lease, LeaseLost
 from mark.domain.member import Peer
-from mark.live.control.node import EMPTY_S, NodesName, StoreNode
+from mark.live.control.leadership.node import EMPTY_S, NodesName, StoreNode
 from mark.store.connect import Link, connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.replication import NodeStore

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from mark.domain.errors import RetryLater
-from mark.live.control.service_driver import ServiceDriver
+from mark.live.control.drivers.service_driver import ServiceDriver
 
 
 class Part:

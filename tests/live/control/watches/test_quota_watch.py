@@ -12,7 +12,7 @@ from mark.domain.offering import Market
 from mark.domain.quota import STANDARD, Quotas, VcpuQuota
 from mark.live.control import journal_opening
 from mark.live.control.journal_opening import fleet_quotas
-from mark.live.control.quota_watch import AGAIN_S, EACH_S, QuotaWatch
+from mark.live.control.watches.quota_watch import AGAIN_S, EACH_S, QuotaWatch
 from tests.aws.builders import HandClock
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mark.config.settings import Settings
-from mark.live.control.shared_cap import shared_cap
+from mark.live.control.drivers.shared_cap import shared_cap
 from tests.controller.limits.test_service_cap import asked, counts, plan
 
 

@@ -1,0 +1,1 @@
+"""Drivers of a term: of each model, of the instances that models share, and the loop over them."""
