@@ -50,7 +50,7 @@ class Case:
         self.kinds = np.repeat(np.arange(types), counts)
         self.pool = central.CentralPool(
             timing=Timing(latency, heterogeneity_weights(latency, rows - 1)),
-            service_ms=np.ascontiguousarray(np.broadcast_to(service, (types, rows, draws))),
+            service_ms=np.broadcast_to(service, (types, rows, draws)).copy(),
             best_ms=latency[present].min(axis=0),
         )
         self.most_missed = queries

@@ -53,20 +53,20 @@ def test_another_checkout_reads_what_one_has_compiled(tmp_path: Path, code_in: C
     assert len(first.stats.cache_hits) == 1, "each signature has code of its own"
 
 
-def test_what_is_asked_for_is_optimised_and_what_it_calls_only_in_it(
+def test_what_is_asked_for_is_optimised_and_made_machine_code_and_what_it_calls_only_in_it(
     tmp_path: Path, code_in: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As numba names them: with other names, all would run as slowly as without it."""
-    optimised, library = list[str](), codegen.CPUCodeLibrary
-    optimise: Any = library._optimize_final_module
+    done = list[str]()
 
-    def noted(made: Any) -> None:
-        optimised.append(made.name)
-        optimise(made)
+    def noted(library: type[Any], step: str) -> None:
+        whole = getattr(library, step)
+        monkeypatch.setattr(library, step, lambda made: (done.append(made.name), whole(made)))
 
-    monkeypatch.setattr(library, "_optimize_final_module", noted)
+    noted(codegen.CPUCodeLibrary, "_optimize_final_module")
+    noted(codegen.JITCodeLibrary, "_finalize_specific")
     assert code_in("one", tmp_path / "cache")(2) == 4
-    assert optimised == ["twice"]
+    assert done == ["twice", "twice"]
 
 
 def test_of_processes_that_start_together_one_compiles(tmp_path: Path, code_in: Checkout) -> None:

@@ -41,7 +41,7 @@ from mark.simulator.engine.machine_code import compiled
 
 cgutils: Any = numba.core.cgutils
 types: Any = numba.core.types
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True, "no_cfunc_wrapper": True}
 """Inlined into one function, arrays are handed on without counting references, which took most of the time."""
 _CALLED: dict[str, Any] = {**_OPTIONS, "forceinline": False}
 """Of the rules that weigh quality: they take far longer than a call, and minutes to compile at each place."""

@@ -6,8 +6,8 @@ process that lacks some waits while another compiles it. The index of a folder i
 that take the same number for their code would leave one the other's.
 
 numba optimises each function that is called by itself, too, and once more with each one that calls it: with
-functions that call functions, most of the time goes there. Here only the function that is asked for is optimised,
-when all that it calls is in it.
+functions that call functions, most of the time goes there. Here only the function that is asked for is optimised
+and made machine code, when all that it calls is in it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numba
+from numba import _dynfunc
 from numba.core import codegen
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.cpu import CPUContext
 
 config: Any = numba.config
 
@@ -98,19 +100,31 @@ class _Cache(FunctionCache):
 
 @contextmanager
 def _optimised_last(name: str) -> Iterator[None]:
-    """Of what is compiled meanwhile, only the function of that name is optimised."""
+    """Of what is compiled meanwhile, only the function of that name is optimised and made machine code."""
     library: Any = codegen.CPUCodeLibrary
+    context: Any = CPUContext
     optimise = library._optimize_final_module  # noqa: SLF001 - numba has no setting for it
+    executable = context.get_executable
 
     def only_it(made: Any) -> None:
         if made.name == name:
             optimise(made)
 
+    def executable_it(self: Any, made: Any, described: Any, environment: Any) -> Any:
+        if made.name == name:
+            return executable(self, made, described, environment)
+        made._finalize_final_module = lambda: setattr(made, "_finalized", True)  # noqa: SLF001 - called by nobody
+        made.finalize()
+        module, function = described.lookup_module(), described.qualname
+        return _dynfunc.make_function(module, function, "", 0, environment, (made,))
+
     library._optimize_final_module = only_it  # noqa: SLF001
+    context.get_executable = executable_it
     try:
         yield
     finally:
         library._optimize_final_module = optimise  # noqa: SLF001
+        context.get_executable = executable
 
 
 @contextmanager

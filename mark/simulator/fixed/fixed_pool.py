@@ -296,7 +296,7 @@ class FixedPool:
             central.Queries(arrived_ms, self._rows[part], self._draws[part], self._factors[part]),
             central.CentralPool(
                 timing=timing,
-                service_ms=np.ascontiguousarray(samples, dtype=np.float64),
+                service_ms=np.require(samples, np.float64, ["C", "W"]),  # read-only ones have code of their own
                 best_ms=best_ms,
                 learning=learning,
             ),
