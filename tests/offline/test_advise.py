@@ -16,10 +16,9 @@ from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import PlanKind, SavingsPlan
 from mark.offline.advice import advise
 from mark.offline.advice.advice_changes import changes_of, does_settings
-from mark.offline.advice.advise import AdviceDocument, printed
+from mark.offline.advice.advise import printed
 from mark.report.terminal import show
 from tests.cli.test_bad_input import refused
-from tests.once import once_a_run
 
 DAY_S = 86_400
 SETTINGS = """model: inception-v3
@@ -50,18 +49,6 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 ASKED = ("--days", "1", "--savings-plan", "0.3", "--json", "--seed", "3")
 
 
-@pytest.fixture
-def advised(mark, load: list[str], tmp_path_factory: pytest.TempPathFactory) -> AdviceDocument:
-    """Advice on the load with these arguments; each of its changes is a replay of a day, so it is made once."""
-
-    def made() -> AdviceDocument:
-        done = mark("advise", *load, *ASKED)
-        assert done.status == 0, done.err
-        return json.loads(done.out)
-
-    return once_a_run(tmp_path_factory, "advised", made)
-
-
 def only(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     """Try no other changes than those whose setting names this part."""
     monkeypatch.setattr(advise, "changes_of", lambda *given: (c for c in changes_of(*given) if part in c.setting))
@@ -77,8 +64,8 @@ def month_usd(mark, load: list[str], *flags: str) -> float:
 
 
 @pytest.mark.slow
-def test_the_first_pieces_of_advice_save_what_they_said(mark, load, advised, capsys):
-    document = advised
+def test_the_first_pieces_of_advice_save_what_they_said(mark, load, capsys):
+    document = json.loads(mark("advise", *load, *ASKED).out)
     assert len(document["advice"]) >= 3
     before = month_usd(mark, load)
     assert document["usd_per_month"] == pytest.approx(before, rel=0.05)
@@ -163,8 +150,10 @@ def test_nothing_is_advised_to_be_bought_twice(mark, load, monkeypatch):
     assert (plan["change"].split()[0], plan["saved_usd_per_month"]) == ("another", pytest.approx(0.0))
 
 
-def test_a_type_that_nobody_profiled_is_tried_by_what_is_assumed_of_it(advised):
-    (one,) = (one for one in (*advised["advice"], *advised["tried"]) if one["change"].startswith("profile "))
+def test_a_type_that_nobody_profiled_is_tried_by_what_is_assumed_of_it(mark, load, monkeypatch):
+    only(monkeypatch, "profiles")
+    found = json.loads(mark("advise", *load, "--days", "1", "--json").out)
+    (one,) = (one for one in (*found["advice"], *found["tried"]) if one["change"].startswith("profile "))
     assert "c7i.large" in one["change"]
     assert one["flags"] == "--types current --profiles assumed-current"
     profiles, _, serves = one["does"].partition(" && ")

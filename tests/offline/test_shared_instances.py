@@ -11,6 +11,10 @@ import yaml
 
 from scripts.acceptance.zoo import GPUS, ZooModel, write_zoo
 from tests.command_line import Mark
+from tests.offline.test_sweep import here
+from tests.once import once_a_run
+
+__all__ = ["here"]
 
 MODELS = [
     ZooModel("a", latency_ms=40.0, peak_rps=8.0, peak_hour=6.0),
@@ -39,13 +43,29 @@ def simulate(mark: Mark, *arguments: str, **settings: Any) -> dict[str, Any]:
     return found | {"out": answer.out}
 
 
+@pytest.fixture
+def simulated(mark: Mark, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a run of two policies says, and its folder `run`: replayed once, and written anew for each test."""
+
+    def made() -> tuple[dict[str, Any], dict[Path, bytes]]:
+        said = simulate(mark, "--policy", "hedged,fleet-per-model")
+        files = [*Path("run").rglob("*"), Path("zoo/service.yaml")]
+        return said, {file: file.read_bytes() for file in files if file.is_file()}
+
+    said, files = once_a_run(tmp_path_factory, "shared-instances", made)
+    for file, content in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    return said
+
+
 def shares(run: dict[str, Any]) -> dict[str, float]:
     """Share of each model's requests that shared instances took."""
     return {model["model"]: model["on_shared"] / model["requests"] for model in run["models"]}
 
 
-def test_small_models_share_an_instance_and_pay_for_one(mark: Mark) -> None:
-    said = simulate(mark, "--policy", "hedged,fleet-per-model")
+def test_small_models_share_an_instance_and_pay_for_one(mark: Mark, simulated: dict[str, Any]) -> None:
+    said = simulated
     shared, apart = said["runs"]
     assert shared["instances_rented"] == pytest.approx(1.0, abs=0.01)
     assert min(shares(shared).values()) > 0.9
@@ -90,12 +110,12 @@ def test_commitments_of_the_account_are_paid_and_used_once(mark: Mark) -> None:
     assert planned["commitments"]["covered_usd_per_hour"] == pytest.approx(0.085)
 
 
-def test_a_type_that_is_paid_for_draws_the_models_to_it(mark: Mark) -> None:
+def test_a_type_that_is_paid_for_draws_the_models_to_it(mark: Mark, simulated: dict[str, Any]) -> None:
     xlarge = {"instance_type": "c5.xlarge", "count": 1, "usd_per_hour": 0.1}
     reserved = [xlarge | {"name": zone, "zone": zone} for zone in ("us-east-1a", "us-east-1b")]
     owned = {"format": "mark-commitments/1", "reserved_instances": reserved}
     Path("zoo/owned.json").write_text(json.dumps(owned))
-    (listed,) = simulate(mark, "--policy", "hedged")["runs"]
+    listed, _ = simulated["runs"]
     (paid,) = simulate(mark, "--policy", "hedged", account={"commitments": "owned.json"})["runs"]
     for run, kind in ((listed, "c5.large"), (paid, "c5.xlarge")):
         assert [one["offering"] for one in run["shared"]] == [f"{kind}:on-demand"]
@@ -113,9 +133,9 @@ def explained(mark: Mark, *arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.usefixtures("simulated")
 def test_who_sits_where_and_why_is_explained(mark: Mark) -> None:
     """The placements of the service, and each model's own fleet beside where it sits."""
-    simulate(mark, "--policy", "hedged,fleet-per-model")
     whole = explained(mark)
     assert whole["reproduces"]
     assert whole["orders"] == {"launch": 1, "place": 3}
@@ -144,8 +164,8 @@ def test_who_sits_where_and_why_is_explained(mark: Mark) -> None:
         assert words in answer.err
 
 
+@pytest.mark.usefixtures("simulated")
 def test_a_run_killed_while_it_wrote_is_explained_up_to_there(mark: Mark) -> None:
-    simulate(mark, "--policy", "hedged")
     file = Path("run/placements.jsonl")
     kept = file.read_bytes()
     file.write_bytes(kept[: len(kept) // 2])
@@ -170,8 +190,8 @@ def test_a_full_disk_ends_the_placements_and_not_the_runs(mark: Mark) -> None:
     assert len(json.loads(answer.out)["runs"]) == 1
 
 
+@pytest.mark.usefixtures("simulated")
 def test_a_run_of_one_model_explains_no_service_that_ran_there_before(mark: Mark) -> None:
-    simulate(mark, "--policy", "hedged")
     arguments = ("--model", "inception-v3", "--trace", "load.csv.gz", "--policy", "lambda-only", "--out", "run")
     assert mark("simulate", *arguments).status == 0
     assert explained(mark)["model"] == "inception-v3"
@@ -244,9 +264,12 @@ def test_models_that_lambda_cannot_answer_share_a_gpu(mark: Mark) -> None:
         assert model["slo"]["attained"] >= 0.98, model["model"]
 
 
-def test_a_sweep_replays_the_whole_service_and_goes_on_where_it_stopped(mark: Mark) -> None:
-    said = simulate(mark, "--policy", "hedged,fleet-per-model")
-    flags = ("--policy", "hedged,fleet-per-model", "--set", "forecaster=last-value", "--workers", "1")
+@pytest.mark.usefixtures("here")
+def test_a_sweep_replays_the_whole_service_and_goes_on_where_it_stopped(
+    mark: Mark, simulated: dict[str, Any]
+) -> None:
+    said = simulated
+    flags = ("--policy", "hedged,fleet-per-model", "--set", "forecaster=last-value")
 
     def sweep(config: str = "zoo/service.yaml") -> tuple[dict[str, Any], str]:
         answer = mark("sweep", "--config", config, *flags, "--out", "swept", "--json")
@@ -281,6 +304,7 @@ def test_advice_asks_for_the_name_of_one_model(mark: Mark) -> None:
     assert answer.err.strip().endswith("add --model, one of a, b, c")
 
 
+@pytest.mark.usefixtures("here")
 def test_a_sweep_takes_a_model_of_a_service_by_its_own_settings(mark: Mark) -> None:
     flags = ("--policy", "lambda-only", "--duration-s", "600", "--out", "swept")
     answer = mark("sweep", "--config", "zoo/service.yaml", "--model", "a,b", *flags, "--json")

@@ -18,6 +18,7 @@ from mark.offline.supernet.artifact import read_artifact
 from mark.offline.supernet.card import card_text
 from mark.offline.supernet.served import served_supernet
 from tests.models import small_net
+from tests.once import once_a_run
 
 TRAIN = ("supernet", "train", "--target", "small_net.py:SmallNet", "--epochs", "4", "--batches", "1,4")
 QUICK = ("--seconds", "0.05")
@@ -34,16 +35,26 @@ def folder(mark) -> Path:
     return Path()
 
 
-def trained(mark, out: str, *more: str) -> dict:
-    answer = mark(*TRAIN, *QUICK, "--out", out, "--json", *more)
-    assert answer.status == 0, answer.err
-    return json.loads(answer.out)
+@pytest.fixture
+def trained(mark, folder, tmp_path_factory) -> dict:
+    """What `mark supernet train` says, and its artifact `mine`: trained once, and written anew for each test."""
+
+    def made() -> tuple[dict, dict[Path, bytes]]:
+        answer = mark(*TRAIN, *QUICK, "--model", "thirds", "--as", "c5.xlarge", "--out", "mine", "--json")
+        assert answer.status == 0, answer.err
+        return json.loads(answer.out), {file: file.read_bytes() for file in Path("mine").iterdir()}
+
+    found, files = once_a_run(tmp_path_factory, "trained-supernet", made)
+    Path("mine").mkdir(exist_ok=True)
+    for file, content in files.items():
+        file.write_bytes(content)
+    return found
 
 
-def test_a_user_s_own_network_is_trained_profiled_and_shown(mark, folder):
-    found = trained(mark, "mine")
+def test_a_user_s_own_network_is_trained_profiled_and_shown(mark, trained):
+    found = trained
 
-    assert (found["name"], found["possible"], found["evaluated"], found["calibrated"]) == ("small-net", 16, 16, 16)
+    assert (found["name"], found["possible"], found["evaluated"], found["calibrated"]) == ("thirds", 16, 16, 16)
     assert (found["learned"], found["chosen"], found["judged"]) == (120, 30, 150)
     assert found["actuation"]["largest_difference"] <= 1e-5 * found["actuation"]["largest_score"]
     assert found["memory_ratio"] == pytest.approx(found["memory_bytes"] / found["six_bytes"])
@@ -59,8 +70,8 @@ def test_a_user_s_own_network_is_trained_profiled_and_shown(mark, folder):
     assert all(word in in_words for word in ("SubnetNorm", "extracted", "switching", "reloading", "memory"))
 
 
-def test_profiles_are_one_a_variant_with_its_accuracy(mark, folder):
-    found = trained(mark, "mine", "--model", "thirds", "--as", "c5.xlarge")
+def test_profiles_are_one_a_variant_with_its_accuracy(trained):
+    found = trained
     profiles = parse_profiles(Path("mine/profile.json").read_text(), "profile.json")
 
     assert {(p.model, p.instance_type, p.provenance.evidence) for p in profiles} == {
@@ -72,8 +83,8 @@ def test_profiles_are_one_a_variant_with_its_accuracy(mark, folder):
     ]
 
 
-def test_a_trained_supernet_is_served_and_switches_in_place(mark, folder, monkeypatch):
-    found = trained(mark, "mine")
+def test_a_trained_supernet_is_served_and_switches_in_place(trained, monkeypatch):
+    found = trained
     mine = Path("mine").absolute()
     monkeypatch.chdir("mine")
     model = served_supernet(mine)
@@ -91,8 +102,8 @@ def test_a_trained_supernet_is_served_and_switches_in_place(mark, folder, monkey
         model.switch("huge")
 
 
-def test_a_trained_supernet_is_measured_again(mark, folder):
-    before = trained(mark, "mine")
+def test_a_trained_supernet_is_measured_again(mark, trained):
+    before = trained
     answer = mark("supernet", "profile", "--artifact", "mine", "--batches", "2", *QUICK, "--json")
 
     assert answer.status == 0, answer.err
@@ -148,8 +159,7 @@ def test_a_wrong_flag_is_one_line(mark, arguments, said):
     assert said in answer.err
 
 
-def test_without_a_gpu_none_is_measured(mark, folder, monkeypatch):
-    trained(mark, "mine")
+def test_without_a_gpu_none_is_measured(mark, trained, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
     answer = mark("supernet", "profile", "--artifact", "mine", "--gpu", "--as", "g4dn.xlarge", *QUICK)
@@ -158,8 +168,7 @@ def test_without_a_gpu_none_is_measured(mark, folder, monkeypatch):
     assert "torch sees no GPU here" in answer.err
 
 
-def test_a_torn_artifact_is_refused(mark, folder):
-    trained(mark, "mine")
+def test_a_torn_artifact_is_refused(mark, trained):
     figures = json.loads(Path("mine/supernet.json").read_text())
     del figures["trained"]["seed"]
     Path("mine/supernet.json").write_text(json.dumps(figures))

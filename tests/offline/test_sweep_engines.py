@@ -113,41 +113,36 @@ def engine(request, monkeypatch) -> Iterator[SweepEngine]:
     yield RayCluster(None)
 
 
-def test_every_job_is_done_once_whatever_becomes_of_another(engine, layout):
-    bad = replace(layout.jobs[1], key="bad", policy="none such")
-    jobs = (*layout.jobs, bad)
-
-    with closing(engine.run(jobs, layout.loads)) as stream:
-        found = {finished.job.key: finished for finished in stream}
-
-    assert set(found) == {job.key for job in jobs}
-    assert found["bad"].failure is not None
-    assert found["bad"].failure.startswith("unknown policy 'none such'")
-    done = [found[job.key].document for job in layout.jobs]
-    assert all(document is not None for document in done)
-    assert sum("reference_usd" in document and "policy" not in document for document in done if document) == 1
-
-
-def test_a_service_is_replayed_by_every_engine_as_here(engine, mark):
-    """The traces of its models travel as one load, to processes that have no such files."""
+def test_every_job_is_done_once_as_here_whatever_becomes_of_another(engine, layout):
+    """The traces of a service's models travel as one load, to processes that have no such files."""
     file = write_zoo(Path("zoo"), [ZooModel("a", 40.0, 8.0, 0.0), ZooModel("b", 20.0, 12.0, 0.0)], seed=1)
     known = yaml.safe_load(file.read_text())
     known["trace"]["duration_s"] = 600
     file.write_text(yaml.safe_dump(known | {"forecaster": "last-value"}))
     axes = [Axis(key="policies", flag="--policy", values=(["hedged", "lambda-only"],))]
-    layout = lay_out(list(combinations(file, axes)), lambda _label, _share: None)
-    here = [attempt_elsewhere(one, layout.loads[one.trace]).document for one in layout.jobs]
+    service = lay_out(list(combinations(file, axes)), lambda _label, _share: None)
+    loads = {**layout.loads, **service.loads}
+    good = (*layout.jobs, *service.jobs)
+    here = {one.key: attempt_elsewhere(one, loads[one.trace]).document for one in good}
     for trace in Path("zoo").glob("*.csv"):
         trace.unlink()
+    bad = replace(layout.jobs[1], key="bad", policy="none such")
 
-    with closing(engine.run(layout.jobs, layout.loads)) as stream:
+    with closing(engine.run((*good, bad), loads)) as stream:
         found = {finished.job.key: finished for finished in stream}
 
-    names = ("cost_usd", "models", "floor_usd")  # and not how long it took
-    assert [found[one.key].failure for one in layout.jobs] == [None, None, None]
-    said = [[(found[one.key].document or {}).get(name) for name in names] for one in layout.jobs]
-    assert said == [[(document or {}).get(name) for name in names] for document in here]
-    assert sum(len(document.get("models", ())) for document in here if document) == 4
+    assert set(found) == {"bad", *here}
+    assert found["bad"].failure is not None
+    assert found["bad"].failure.startswith("unknown policy 'none such'")
+    names = ("cost_usd", "models", "floor_usd", "reference_usd", "policy")  # and not how long it took
+    for key, document in here.items():
+        assert document is not None
+        done = found[key].document
+        assert done is not None
+        assert [done.get(name) for name in names] == [document.get(name) for name in names]
+    yardsticks = [one for one in here.values() if one and "reference_usd" in one and "policy" not in one]
+    assert len(yardsticks) == 2
+    assert sum(len(document.get("models", ())) for document in here.values() if document) == 4
 
 
 def test_a_worker_with_other_code_refuses(layout):

@@ -12,8 +12,10 @@ from mark.live.commands.load import LoadOptions, due_requests
 from mark.offline.trace_source import TraceReading
 from mark.offline.workloads import chosen_workload
 from mark.simulator.traces.trace import read_trace
+from tests.offline.test_sweep import here
 from tests.simulator.test_trace_formats import alb, console, metric_csv, rate_query, statistics
 
+__all__ = ["here"]
 COUNTS = [6000, 6600, 7200, 6600]
 
 
@@ -104,11 +106,12 @@ def test_a_load_sends_what_a_replay_of_the_same_export_draws(mark):
     assert (due_requests(options)[0] + 300.0).tolist() == pytest.approx(workload.arrivals(300.0, 900.0).tolist())
 
 
+@pytest.mark.usefixtures("here")
 def test_a_sweep_reads_a_trace_by_each_filter(mark):
     Path("a.log").write_text("".join(alb(at + 0.5, path="/health" if at % 3 else "/v2/x") for at in range(120)))
     answer = mark(
         "sweep", "--trace", "a.log", "--model", "inception-v3", "--policy", "reactive", "--out", "grid", "--json",
-        "--set", "trace.where=[path=/v2/*],[path=/health]", "--workers", "1",
+        "--set", "trace.where=[path=/v2/*],[path=/health]",
     )  # fmt: skip
     rows = document(answer)["rows"]
     assert [row["group"] for row in rows] == ["a, where path=/v2/*", "a, where path=/health"]
