@@ -25,6 +25,7 @@ from mark.deployment.synth import Synthesis, synthesise
 from mark.deployment.templates import ACCESS, write_templates
 from mark.domain.times import CloudTimes
 from mark.infra import user_data
+from mark.infra.app import what_is_missing
 from mark.infra.bundles.build import packed
 from mark.infra.stacks.launch import server_ports
 from mark.infra.stacks.state import short_id
@@ -380,10 +381,23 @@ def test_ids_of_users_are_short_and_stay_apart() -> None:
     assert all(len(short_id(name)) <= 40 for name in names)
 
 
+@pytest.fixture(scope="module")
+def third(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """A service whose model has versions, with the third passwords of its store."""
+    if lacking := what_is_missing():
+        pytest.skip(lacking)
+    folder = tmp_path_factory.mktemp("third")
+    given = settings(folder, functions={"bundles": str(folder)}, store={"passwords": 3})
+    tree = given.model_dump(mode="json", exclude_defaults=True)
+    backend = {"kind": "python", "target": "mark.models.digits:Digits"}
+    tree["service"] |= {"serve": [{"model": "digits", "backend": backend}]}
+    (folder / "infer.zip").write_bytes(packed({"mark/models/digits/__init__.py": b""}))
+    return synthesise(Settings.model_validate(tree))
+
+
 def test_new_passwords_of_the_store_count_beside_those_before_and_are_read_once_it_takes_them(
-    templates: dict[str, Template], tmp_path: Path
+    templates: dict[str, Template], third: Synthesis
 ) -> None:
-    third = synthesise(settings(tmp_path, store={"passwords": 3}))
     state = third.templates["mark-shop-state"]
     assert (_password_number(templates["state"]), _password_number(state)) == (1, 3)
     secrets = of_type(state, "AWS::SecretsManager::Secret")
@@ -782,12 +796,8 @@ def test_a_function_that_is_an_image_may_read_it_and_so_may_who_deploys_it(tmp_p
         assert statement["Resource"] == [f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/shop/infer"]
 
 
-def test_a_model_with_versions_has_two_functions_that_may_read_its_bundles(tmp_path: Path) -> None:
-    tree = settings(tmp_path, functions={"bundles": str(tmp_path)}).model_dump(mode="json", exclude_defaults=True)
-    backend = {"kind": "python", "target": "mark.models.digits:Digits"}
-    tree["service"] |= {"serve": [{"model": "digits", "backend": backend}]}
-    (tmp_path / "infer.zip").write_bytes(packed({"mark/models/digits/__init__.py": b""}))
-    made = synthesise(Settings.model_validate(tree))
+def test_a_model_with_versions_has_two_functions_that_may_read_its_bundles(third: Synthesis) -> None:
+    made = third
     parts = by_part(made)
     both = ("mark-shop-digits", "mark-shop-digits_2")
 
