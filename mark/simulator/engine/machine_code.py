@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numba
-from numba import _dynfunc
+from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import codegen
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.cpu import CPUContext
