@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import numba
-from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import codegen
+from numba.core import codegen as numba_codegen
+from numba.core import cpu as numba_cpu
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
-from numba.core.cpu import CPUContext
 
 config: Any = numba.config
+codegen: Any = numba_codegen
+cpu: Any = numba_cpu
 
 
 def compiled(function: Callable[..., Any], folder: Path, options: dict[str, Any]) -> Any:
@@ -101,10 +102,13 @@ class _Cache(FunctionCache):
 @contextmanager
 def _optimised_last(name: str) -> Iterator[None]:
     """Of what is compiled meanwhile, only the function of that name is optimised and made machine code."""
-    library: Any = codegen.CPUCodeLibrary
-    context: Any = CPUContext
-    optimise = library._optimize_final_module  # noqa: SLF001 - numba has no setting for it
-    executable = context.get_executable
+    library, context = codegen.CPUCodeLibrary, cpu.CPUContext
+    try:  # numba has no setting for it
+        optimise, executable = library._optimize_final_module, context.get_executable  # noqa: SLF001
+        function_at = cpu._dynfunc.make_function  # noqa: SLF001
+    except AttributeError:  # a numba of another make: all is compiled, and takes longer
+        yield
+        return
 
     def only_it(made: Any) -> None:
         if made.name == name:
@@ -113,10 +117,10 @@ def _optimised_last(name: str) -> Iterator[None]:
     def executable_it(self: Any, made: Any, described: Any, environment: Any) -> Any:
         if made.name == name:
             return executable(self, made, described, environment)
-        made._finalize_final_module = lambda: setattr(made, "_finalized", True)  # noqa: SLF001 - called by nobody
+        made._finalize_final_module = lambda: setattr(made, "_finalized", True)  # noqa: SLF001
         made.finalize()
-        module, function = described.lookup_module(), described.qualname
-        return _dynfunc.make_function(module, function, "", 0, environment, (made,))
+        nowhere = 0  # what is in another function is called by nobody
+        return function_at(described.lookup_module(), described.qualname, "", nowhere, environment, (made,))
 
     library._optimize_final_module = only_it  # noqa: SLF001
     context.get_executable = executable_it
