@@ -369,7 +369,7 @@ class AgentConnection(FrameLink):
             case Bounced(id=id_):
                 request = self.in_flight.pop(id_, None)
                 if request is not None:
-                    self.router.gave_back(self.view, request)
+                    self.router.gave_back(request)
                     if request.trace is not None:
                         request.trace.returned("bounced", now)
                     if self.router.crosses and not self.view.is_far and not request.is_forced:

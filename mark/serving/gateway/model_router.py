@@ -435,7 +435,7 @@ class ModelRouter:
             (self.expire if loss is None else self.time_out)(request)  # one failure, however it came
         else:
             self.tally.redispatched += 1
-            request.in_share = False
+            request.share, request.is_forced = None, False
             if self.held is not None and self.held.put_back(request, now):
                 return
             if now > request.deadline_at or lambda_refused:
@@ -653,24 +653,25 @@ class ModelRouter:
     @staticmethod
     def _takes_share(view: AgentView, request: InferenceRequest, now: float) -> bool:
         """True where a shared instance may take one more of its share, which is counted."""
-        request.in_share = has_share(now, view)
-        if request.in_share:
-            view.share_left -= 1.0
-        return request.in_share
+        if not has_share(now, view):
+            return False
+        view.share_left -= 1.0
+        request.share = view
+        return True
 
     def spares_own(self, view: AgentView, request: InferenceRequest, now: float) -> bool:
         """True where what a shared instance takes is no load of the model's own fleet; its share is counted."""
         if not _is_load(request):
             return False
-        in_share = request.in_share or (not self._has_backup and self._takes_share(view, request, now))
+        in_share = request.share is not None or (not self._has_backup and self._takes_share(view, request, now))
         return spares_own(in_share, self._has_backup)
 
-    def gave_back(self, view: AgentView, request: InferenceRequest) -> None:
-        """Count a request as taken by a shared instance no more, nor of its share: it was not admitted there."""
+    def gave_back(self, request: InferenceRequest) -> None:
+        """Count a request that was not admitted as taken by a shared instance no more, nor of its share."""
         self.tally.gave_back(request)
-        if request.in_share and view.is_shared:
-            request.in_share = False
-            view.share_left += 1.0
+        if request.share is not None:
+            request.share.share_left += 1.0
+            request.share = None
 
     def _offer_by_zone(self, request: InferenceRequest, now: float) -> None:
         """Offer a request to the agents of this zone while they are in time, then as `_choose` does.

@@ -35,6 +35,12 @@ class Withdraws(Protocol):
         ...
 
 
+class Share(Protocol):
+    """A tenant's share of a shared instance, as a request sees it (`members_view.py`)."""
+
+    share_left: float
+
+
 class Loss(NamedTuple):
     """A server that was lost while it may have been working on a request.
 
@@ -80,8 +86,8 @@ class InferenceRequest(HttpExchange):
 
     __slots__ = (
         "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "failed_by",
-        "header_length", "idempotency", "in_share", "is_forced", "is_shared", "losses", "path", "request_id",
-        "sent_as", "sent_to", "shape", "size", "trace", "traceparent", "variant", "version",
+        "header_length", "idempotency", "is_forced", "is_shared", "losses", "path", "request_id",
+        "sent_as", "sent_to", "shape", "share", "size", "trace", "traceparent", "variant", "version",
     )  # fmt: skip
 
     arrived_at: float
@@ -117,8 +123,8 @@ class InferenceRequest(HttpExchange):
     #: it was sent there although it will be late
     is_forced: bool
     is_shared: bool
-    #: it was sent to a shared instance as a part of the model's share there
-    in_share: bool
+    #: of a shared instance, of which it has taken one; None for none
+    share: Share | None
     #: servers that were lost with it
     losses: tuple[Loss, ...]
     #: version whose answer was an error that its client did not get
@@ -143,7 +149,8 @@ class InferenceRequest(HttpExchange):
         self.idempotency = self.client = self.trace = None
         self.losses = ()
         self.sent_to, self.sent_as = None, 0
-        self.is_forced = self.is_shared = self.in_share = False
+        self.is_forced = self.is_shared = False
+        self.share = None
 
     @property
     def is_unasked(self) -> bool:

@@ -130,7 +130,7 @@ class VersionRouter(ModelRouter):
         Else to the stable version, unless the request names this one.
         """
         self._stable.settle(request)
-        self.tally.gave_back(request)
+        self.gave_back(request)
         is_late = lambda_refused or not self._lambda_is_in_time(request, now)
         if request.version == self.version or not is_late:
             super().bounced(request, now, lambda_refused=lambda_refused)
@@ -165,7 +165,7 @@ class VersionRouter(ModelRouter):
     def take_back(self, request: InferenceRequest) -> None:
         """Answer a request of an aborted version elsewhere."""
         self._stable.settle(request)
-        self.tally.gave_back(request)
+        self.gave_back(request)
         if request.version == self.version:
             self.fail(request, 503, GONE)
         else:
