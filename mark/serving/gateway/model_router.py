@@ -312,9 +312,14 @@ class ModelRouter:
             agent.send(request, now, forced=True)
 
     def _waits_late(self, request: InferenceRequest, view: AgentView, now: float, instance_at: float) -> bool:
-        """True where it waits on a shared instance all the same; Lambda is warmed for the next one."""
+        """True where it waits on a shared instance all the same; Lambda is warmed for the next one.
+
+        Not where the model leaves that instance, nor a second time.
+        """
         calls, due_at = self.overflow, request.deadline_at
-        if calls is None or view.device is None or not self._lambda_takes(request):
+        if view.device is None or not view.share_rps or request.is_forced:
+            return False
+        if calls is None or not self._lambda_takes(request):
             return False
         if not (
             stays_late(instance_at, calls.finish_at(now), due_at) and view.device.harms_nobody(view, now, due_at)
@@ -355,9 +360,13 @@ class ModelRouter:
     def bounced_by_neighbours(self, request: InferenceRequest, now: float) -> None:
         """Route a request that a shared instance did not admit: to the model's own, else as any other.
 
-        What would make others late there, though it is late itself, is forced on no shared instance again.
+        What would make others late there, though it is late itself, is forced on no shared instance again; nor on
+        the model's own, where the policy is to shed it.
         """
         agent = self._route(request, now, self.view.own)
+        if agent is not None and request.is_forced and self._policy.late is Late.SHED:
+            finish_at = agent.view.finish_at(now, request.size, request.deadline_at)
+            agent = agent if finish_at <= request.deadline_at else None
         if agent is not None:
             agent.send(request, now, forced=request.is_forced)
         elif not request.is_forced:
@@ -375,7 +384,8 @@ class ModelRouter:
         calls, policy = self.overflow, self._policy
         lambda_open = not lambda_refused and self._lambda_takes(request)
         lambda_at = calls.finish_at(now) if calls is not None and lambda_open else math.inf
-        if calls is not None and lambda_open and policy.late is Late.SHED and lambda_at > request.deadline_at:
+        is_late = policy.late is Late.SHED and lambda_at > request.deadline_at
+        if calls is not None and lambda_open and is_late and not request.is_forced:  # such a one has warmed one
             calls.warm_one_more(self, now, request.deadline_at)
         choice = after_bounce(
             lambda_open,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from mark.dispatch.instance.device_share import has_share
+from mark.dispatch.policy import DispatchPolicy, Late
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter
@@ -42,6 +43,7 @@ class FakeAgent:
 
     def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
         self.got.append(forced)
+        request.is_forced = forced
 
 
 def agent(name: str, *, waiting: int = 0, share_rps: float | None = None) -> FakeAgent:
@@ -93,10 +95,13 @@ class FakeDevice:
         return 0.0
 
 
-def router_of(agents: Sequence[FakeAgent], calls: FakeCalls | None, *, crossing_usd: float = 0.0) -> ModelRouter:
+def router_of(
+    agents: Sequence[FakeAgent], calls: FakeCalls | None, *, crossing_usd: float = 0.0, late: Late = Late.SERVE
+) -> ModelRouter:
     unexpected = UnexpectedErrors(logging.getLogger("test"))
     slow = replace(LAMBDA, latency_s=2.0 * SLO_S)
-    model = served(latency_s=SLO_S, overflow=None if calls is None else slow if calls.late else LAMBDA)
+    overflow = None if calls is None else slow if calls.late else LAMBDA
+    model = served(latency_s=SLO_S, overflow=overflow, dispatch=DispatchPolicy(late=late))
     made = ModelRouter(
         replace(model, crossing_usd=crossing_usd),
         overflow=cast("LambdaCalls | None", calls),
@@ -108,7 +113,7 @@ def router_of(agents: Sequence[FakeAgent], calls: FakeCalls | None, *, crossing_
 
 
 def ask(router: ModelRouter) -> InferenceRequest:
-    somebody = cast("HttpConnection", object())
+    somebody = cast("HttpConnection", SimpleNamespace(send=lambda *_answer: None))
     request = InferenceRequest(somebody, b"POST", b"/", {}, b"", keep_alive=True)
     request.size, request.arrived_at, request.deadline_at = 1, NOW, NOW + SLO_S
     router.offer(request, NOW)
@@ -275,6 +280,33 @@ def test_what_a_shared_instance_bounces_waits_there_where_lambda_is_cold_and_lat
     assert shared.got == ([False, True] if waits else [False])
     assert (calls.called, calls.warmed) == ((0, 1) if waits else (1, 0))
     assert router.tally.shared == Counter({7: 1} if waits else {})
+
+
+def test_nothing_waits_late_on_a_shared_instance_that_its_model_leaves() -> None:
+    """What it takes there is load of the model's own fleet, which is on its way."""
+    shared, calls = agent("s-near", share_rps=0.0), FakeCalls(late=True)
+    shared.view.device = cast("SharedDevice", FakeDevice(1.5 * SLO_S, harms=False))
+    router = router_of([shared], calls)
+    router.tally.open_window(7, NOW)
+    router.bounced_by_neighbours(ask(router), NOW)
+    assert (shared.got, calls.called, router.tally.shared.total()) == ([False], 1, 0)
+
+
+@pytest.mark.parametrize(("late", "forced"), [(Late.SHED, []), (Late.SERVE, [True])])
+def test_what_waited_late_and_comes_back_makes_nobody_late_where_the_policy_is_to_shed(
+    late: Late, forced: list[bool]
+) -> None:
+    """The instance knows more of its neighbours than the gateway, and does not take it."""
+    shared, own, calls = agent("s-near", share_rps=5.0), agent("0-near", waiting=FULL), FakeCalls(late=True)
+    shared.view.device = cast("SharedDevice", FakeDevice(1.5 * SLO_S, harms=False))
+    router = router_of([shared], calls, late=late)
+    request = ask(router)
+    router.bounced_by_neighbours(request, NOW)
+    assert (shared.got, calls.warmed) == ([False, True], 1)
+    router.set_agents([cast("Agent", one) for one in (shared, own)])
+    router.bounced_by_neighbours(request, NOW)
+    assert (shared.got, own.got, calls.called, calls.warmed) == ([False, True], forced, 0, 1)
+    assert router.tally.shed == 1 - len(forced)
 
 
 def test_what_was_forced_on_a_shared_instance_and_comes_back_is_forced_on_the_models_own() -> None:
