@@ -350,6 +350,8 @@ class ModelRouter:
             return
         agent = agent or self._in_time(request, now, view.far_own)
         if agent is not None:
+            if was_shared:
+                self._spare_own(self._route(request, now, view.shared), request, now)
             agent.send(request, now, forced=False)
         elif was_shared:
             self.bounced_by_neighbours(request, now)
@@ -368,6 +370,8 @@ class ModelRouter:
             finish_at = agent.view.finish_at(now, request.size, request.deadline_at)
             agent = agent if finish_at <= request.deadline_at else None
         if agent is not None:
+            if not request.is_forced:
+                self._spare_own(self._route(request, now, self.view.shared), request, now)
             agent.send(request, now, forced=request.is_forced)
         elif not request.is_forced:
             self.bounced(request, now)
@@ -634,16 +638,17 @@ class ModelRouter:
             return own or shared
         if not self._admits(own, request, now) and self._admits(shared, request, now):
             return shared
-        if not self._has_backup and not request.losses:
-            self._spare_own(shared.view, request, now)
+        self._spare_own(shared, request, now)
         return own
 
-    def _spare_own(self, view: AgentView, request: InferenceRequest, now: float) -> None:
-        """Count a request as a shared instance's where that would probably be in time: it is to take such ones."""
-        device, due_at = view.device, request.deadline_at
-        if device is None or not _is_load(request) or device.likely_finish_at(view, now, due_at) > due_at:
+    def _spare_own(self, shared: Agent | None, request: InferenceRequest, now: float) -> None:
+        """Count what the model's own gets as taken by a shared instance, where that would likely be in time."""
+        if shared is None or self._has_backup or request.losses or not _is_load(request):
             return
-        if self._takes_share(view, request, now):
+        view, due_at = shared.view, request.deadline_at
+        if view.device is None or view.device.likely_finish_at(view, now, due_at) > due_at:
+            return
+        if request.share is not None or self._takes_share(view, request, now):
             self.tally.took_shared(request)
 
     def takes_share(self, request: InferenceRequest, now: float) -> bool:

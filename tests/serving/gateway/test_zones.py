@@ -259,6 +259,22 @@ def test_what_a_shared_instance_would_likely_have_answered_is_no_load_of_the_mod
     assert (shared.view.share_left, router.tally.shared.total()) == (1.0, 0)
 
 
+@pytest.mark.parametrize("has_far", [False, True])
+def test_it_is_the_same_where_the_instance_said_so_and_not_the_gateway(has_far: bool) -> None:
+    shared, near, far = agent("s-near", share_rps=5.0), agent("0-near"), agent("1-far")
+    shared.view.device = cast("SharedDevice", FakeDevice(0.5 * SLO_S, harms=False, likely_s=0.5 * SLO_S))
+    router = router_of([shared, near, far] if has_far else [shared, near], None)
+    router.tally.open_window(7, NOW)
+    request = ask(router)
+    router.gave_back(request)
+    if has_far:
+        router.bounced_near(request, NOW, was_shared=True)
+    else:
+        router.bounced_by_neighbours(request, NOW)
+    assert (shared.got, near.got, shared.view.share_left) == ([False], [False], 0.0)
+    assert router.tally.shared.total() == 1
+
+
 @pytest.mark.parametrize(
     ("late", "finish_s", "harms", "waits"),
     [
