@@ -69,8 +69,6 @@ class SharedDevice:
         row = views.index(view)
         if not working or working == [row] or (row not in working and view.in_service):
             return view.alone_finish_at(now)
-        # until an agent says that its neighbour's batch runs, its own seems to: the later end counts
-        working.sort(key=lambda row: -views[row].free_at)
         return shared_finish_at(now, row, due_at, working, views, self._rings)
 
     def harms_nobody(self, view: AgentView, now: float, due_at: float) -> bool:
@@ -80,8 +78,10 @@ class SharedDevice:
 
     def likely_finish_at(self, view: AgentView, now: float, due_at: float) -> float:
         """The same as `finish_at`, if no batch gets fuller than it is."""
-        row = self._views.index(view)
-        return likely_finish_at(now, row, due_at, self._working(now), self._views, self._rings)
+        row, working = self._views.index(view), self._working(now)
+        if row not in working and view.in_service:
+            return view.alone_finish_at(now)
+        return likely_finish_at(now, row, due_at, working, self._views, self._rings)
 
     def overdue_s(self, now: float) -> float:
         """Seconds that what is in service is expected to take beyond what it should have."""
@@ -93,7 +93,13 @@ class SharedDevice:
         return any(_works(view, now) for view in self._views)
 
     def _working(self, now: float) -> list[int]:
-        return [row for row, one in enumerate(self._views) if _works(one, now)]
+        """Tenants that have something to do; of those whose batch seems to run, the one that ends last first.
+
+        Until an agent says that its neighbour's batch runs, its own seems to.
+        """
+        working = [row for row, one in enumerate(self._views) if _works(one, now)]
+        working.sort(key=lambda row: -self._views[row].free_at)
+        return working
 
     def _set(self, tenants: list[Tenant]) -> None:
         self._tenants = tenants

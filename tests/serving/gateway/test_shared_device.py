@@ -97,16 +97,18 @@ def test_a_neighbour_that_is_overdue_is_expected_to_take_longer() -> None:
 
 def test_a_neighbour_whose_batch_hangs_delays_nobody() -> None:
     mine, neighbour = connection("i-0"), connection("i-0", waiting=1, in_service=1, busy_s=30.0)
-    shared(neighbour, mine)
+    device = shared(neighbour, mine)
     assert mine.view.finish_at(0.0, 1, 1.0) == pytest.approx(SINGLE_S)
-    assert neighbour.view.finish_at(0.0, 1, 1.0) == pytest.approx(30.0 + FULL_S)
+    for finish_at in (device.finish_at, device.likely_finish_at):
+        assert finish_at(neighbour.view, 0.0, 1.0) == pytest.approx(30.0 + FULL_S)
 
 
 def test_of_two_that_seem_to_be_in_service_the_one_that_ends_later_counts() -> None:
     mine, neighbour = connection("i-0"), connection("i-0", in_service=1, busy_s=0.15)
-    shared(mine, neighbour)
+    device = shared(mine, neighbour)
     mine.send(0.0, 1.0)
     assert mine.view.finish_at(0.0, 1, 1.0) == pytest.approx(0.15 + FULL_S)
+    assert device.likely_finish_at(mine.view, 0.0, 1.0) == pytest.approx(0.15 + SINGLE_S)
 
 
 @pytest.mark.parametrize(("due_at", "harmed"), [(SINGLE_S, False), (1.5 * FULL_S, True), (3 * FULL_S, False)])
