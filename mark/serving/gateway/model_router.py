@@ -518,11 +518,7 @@ class ModelRouter:
             if client is not None:
                 client.served(request.size, late=latency_s > self.objective_s)
         else:
-            self.tally.refused(response.status, request.size, request.arrived_at, response.body)
-            if self.version_tally is not None and not is_rejection(response.status):
-                self.version_tally.failed()
-            if client is not None:
-                client.refused(response.status)
+            self._refused(request, response)
         request.client = None
         if request.idempotency is not None and response.status == TIMED_OUT:
             self.idempotency.discard(
@@ -541,6 +537,16 @@ class ModelRouter:
             self.idempotency.complete(request.idempotency, stored, keep=not self.is_aborted)
         if self.shadows is not None and response.status != TIMED_OUT and not self.streams:
             self.shadows.copy(request, response, now - request.arrived_at, now)
+
+    def _refused(self, request: InferenceRequest, response: Response) -> None:
+        """Count an answer that serves nobody."""
+        self.tally.refused(response.status, request.size, request.arrived_at, response.body)
+        if is_rejection(response.status):
+            self.tally.gave_back(request)  # it is nobody's load
+        elif self.version_tally is not None:
+            self.version_tally.failed()
+        if request.client is not None:
+            request.client.refused(response.status)
 
     @staticmethod
     def _served_idle(client: ClientUse | HeldUse, request: InferenceRequest, response: Response) -> None:

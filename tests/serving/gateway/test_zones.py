@@ -14,6 +14,7 @@ import pytest
 
 from mark.dispatch.instance.device_share import has_share
 from mark.dispatch.policy import DispatchPolicy, Late
+from mark.protocols.frames import Response
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter
@@ -273,6 +274,18 @@ def test_it_is_the_same_where_the_instance_said_so_and_not_the_gateway(has_far: 
         router.bounced_by_neighbours(request, NOW)
     assert (shared.got, near.got, shared.view.share_left) == ([False], [False], 0.0)
     assert router.tally.shared.total() == 1
+
+
+@pytest.mark.parametrize(("status", "taken"), [(200, 1), (400, 0), (500, 1)])
+def test_what_the_model_rejects_is_no_load_that_a_shared_instance_took(status: int, taken: int) -> None:
+    """Its arrival is taken back: it would be one less for the model's own fleet, which never had it."""
+    router = router_of([agent("s-near", share_rps=5.0)], None)
+    router.tally.open_window(7, NOW)
+    request = ask(router)
+    router.tally.arrived(1)
+    router.tally.took_shared(request)
+    router.answer(request, Response(1, status, b"application/json", 0, b"{}"), "instance", NOW + 0.1)
+    assert (router.tally.window_count, router.tally.shared.total()) == (taken, taken)
 
 
 @pytest.mark.parametrize(
