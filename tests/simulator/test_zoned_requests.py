@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from mark.domain.objective import Slo
 from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.data_plane import Engine
+from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.shared_plane import SharedPlane
 from tests.simulator.engines import batching, engine_setup, lambda_offering, poisson
 
@@ -79,3 +81,20 @@ def test_without_zones_nobody_counts_what_crosses(kernel: Kernel) -> None:
     given = engine_setup(kernel, [1.0], overflow=lambda_offering())
     assert Engine(given).crossed() is None
     assert Engine(given).entry == {}
+
+
+@pytest.mark.parametrize("own", ["a", "ab"])
+def test_what_spares_the_own_fleet_is_the_same_whichever_zone_answers(
+    device_kernel: DeviceKernel, kernel: Kernel, own: str
+) -> None:
+    """Of two at once a shared instance admits one; a full batch, as it counts the other, would be late."""
+    load, short = [float(n // 2) for n in range(20)], Slo(latency_s=0.15, target=0.98)
+    given = replace(engine_setup(kernel, load, slo=short), zones=ZONES, entry=("a",))
+    made = SharedPlane(device_kernel, [given])
+    hosts, (engine,), item = HostPlane(made, [True]), made.engines, batching(4, 0.05, 0.12)
+    hosts.place(hosts.add(item, standby=False, zone="a"), 0, item, 1e6)
+    for zone in own:
+        engine.add(QUICK, standby=False, zone=zone)
+    made.run_until(20.0)
+    assert (engine.on_shared(), engine.served().instance) == (10, 20)
+    assert engine.window_counts(0.0, 20.0).sum() == 0

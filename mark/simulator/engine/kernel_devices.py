@@ -192,10 +192,11 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
         outcome = _stay_or_call(now, arrived_at, deadline_at, near_own, model, fleet, devices, models)
     if outcome == BOUNCED and shared.size:
         outcome = _offer(now, arrived_at, deadline_at, shared, True, rules, fleet, devices, models)
-    if outcome == BOUNCED and 0 < near_own.size < own.size:
-        outcome = _offer(now, arrived_at, deadline_at, near_own, False, rules, fleet, devices, models)
     if outcome == BOUNCED:
-        outcome = _offer(now, arrived_at, deadline_at, own, False, rules, fleet, devices, models)
+        if 0 < near_own.size < own.size:
+            outcome = _offer(now, arrived_at, deadline_at, near_own, False, rules, fleet, devices, models)
+        if outcome == BOUNCED:
+            outcome = _offer(now, arrived_at, deadline_at, own, False, rules, fleet, devices, models)
         if outcome != BOUNCED and shared.size and not rules.has_backup and arrived_at == now:
             row = _least_finish(now, deadline_at, shared, fleet, devices)
             if row != NONE and _spares_own(now, deadline_at, row, rules, fleet, devices):
