@@ -46,7 +46,7 @@ def name_of(service: str, part: str) -> str:
     """`mark-SERVICE-PART`; Misconfigured where AWS would not take it."""
     name = f"mark-{service}-{part}"
     if len(name) > LONGEST or not all(char.isalnum() or char in "-_" for char in name) or not name.isascii():
-        raise Misconfigured(f"{name!r} is no name for AWS: at most {LONGEST} letters, digits, - and _")
+        raise Misconfigured(f"{name!r} is not a valid name in AWS: at most {LONGEST} letters, digits, - and _")
     return name
 
 

@@ -371,7 +371,9 @@ def _inference(function: LambdaSpec) -> tuple[LambdaSpec, ...]:
         return (function,)
     named = functions_of(function.name)
     if len(named[-1]) > LONGEST:
-        raise Misconfigured(f"{named[-1]!r} is no name for AWS: at most {LONGEST} letters; rename the model")
+        raise Misconfigured(
+            f"{named[-1]!r} is not a valid name in AWS: at most {LONGEST} letters; rename the model"
+        )
     first = replace(function, deferred={**function.deferred, "MARK_VERSIONS_BUCKET": Deferred.BUCKET})
     return first, replace(first, name=named[1], is_second=True)
 

@@ -35,18 +35,18 @@ def parse_time(text: str) -> float:
             moment = datetime.fromisoformat(text)
         except ValueError as error:
             raise Misconfigured(
-                f"{text!r} is no time; write it like 2026-12-01T18:00 (UTC) or 2026-12-01T18:00+01:00"
+                f"{text!r} is not a time; write it like 2026-12-01T18:00 (UTC) or 2026-12-01T18:00+01:00"
             ) from error
         found = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not 0.0 <= found <= LATEST_S:
-        raise Misconfigured(f"{text!r} is no time; write it like 2026-12-01T18:00")
+        raise Misconfigured(f"{text!r} is not a time; write it like 2026-12-01T18:00")
     return found
 
 
 def parse_duration(text: str) -> float:
     """Seconds of 90m, 2h, 1d or 1h30m. Misconfigured."""
     if not re.fullmatch(r"(\d+(\.\d+)?(s|min|m|h|d))+", text):
-        raise Misconfigured(f"{text!r} is no length of time; write it like 2h or 90m")
+        raise Misconfigured(f"{text!r} is not a length of time; write it like 2h or 90m")
     parts: list[tuple[str, str, str]] = re.findall(r"(\d+(\.\d+)?)(s|min|m|h|d)", text)
     found = sum(float(number) * SECONDS[unit] for number, _, unit in parts)
     if not 0 < found <= LONGEST_S:
@@ -58,7 +58,7 @@ def parse_expectation(text: str) -> tuple[float, float]:
     """Factor and least rate, requests/s, of 3x or 500rps. Misconfigured."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(x|rps)", text)
     if found is None:
-        raise Misconfigured(f"{text!r} is no expectation; write it like 3x or 500rps")
+        raise Misconfigured(f"{text!r} is not an expectation; write it like 3x or 500rps")
     number = float(found[1])
     if found[2] == "rps":
         if number <= 0:

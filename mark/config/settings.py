@@ -609,7 +609,7 @@ _SAID = {
     "tuple_type": "should be a list",
     "too_short": "should name one at least",
     "model_type": "should hold keys and values",
-    "invalid_key": "is no key; keys are text",
+    "invalid_key": "is not a key; keys are text",
     "string_type": "should be text, in quotes where it looks like a number",
     "float_parsing": "should be a number",
     "int_parsing": "should be a whole number",

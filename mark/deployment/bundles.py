@@ -79,7 +79,7 @@ def _check_models(path: Path, in_zip: Sequence[LiveModel]) -> None:
         with zipfile.ZipFile(path) as archive:
             there = set(archive.namelist())
     except (OSError, zipfile.BadZipFile) as error:
-        raise Misconfigured(f"{path} is no zip: {_makes(path.parent, in_zip)}") from error
+        raise Misconfigured(f"{path} is not a zip: {_makes(path.parent, in_zip)}") from error
     for name, module in wanted.items():
         if not _files_of(module) & there:
             by_module = f"{_makes(path.parent, in_zip)}; one that is too large for a zip"

@@ -93,7 +93,7 @@ class FaultInjection:
         if extra:
             raise not_emulated(f"{', '.join(sorted(extra))} of FIS templates")
         if not str(request["roleArn"]).startswith(f"arn:aws:iam::{ACCOUNT}:role/"):
-            raise _invalid(f"{request['roleArn']} is no role of this account")
+            raise _invalid(f"{request['roleArn']} is not a role of this account")
         targets = request.get("targets", {})
         for name, target in targets.items():
             _check_target(name, target)

@@ -235,7 +235,7 @@ def _minutefigure(place: str, number: int, line: str) -> float:
     try:
         minute, rate = (float(field) for field in fields)
     except ValueError as error:
-        raise Misconfigured(f"{place}, line {number}: {line!r} is no row of minute,rate") from error
+        raise Misconfigured(f"{place}, line {number}: {line!r} is not a row of minute,rate") from error
     if minute != number - 2:
         raise Misconfigured(
             f"{place}, line {number}: minute {minute:g} where {number - 2} follows; leave none out"

@@ -179,7 +179,7 @@ def _factory(name: str, kind: str, folder: Path | None) -> Callable[[], object]:
     except (Exception, SystemExit) as error:  # as above
         raise _refusal(name, error, kind) from error
     if not callable(found):
-        raise Misconfigured(f"{kind} {name!r} is no class or function but a {type(found).__name__}")
+        raise Misconfigured(f"{kind} {name!r} is not a class or function but a {type(found).__name__}")
     return cast("Callable[[], object]", found)
 
 

@@ -82,7 +82,7 @@ def read_order(document: bytes) -> TrainingOrder:
     try:
         return _ORDER.validate_json(document)
     except ValidationError as error:
-        raise ResultRefused("the object is no order of a training") from error
+        raise ResultRefused("the object is not an order of a training") from error
 
 
 def compose_result(order: TrainingOrder, files: Mapping[str, bytes]) -> bytes:
@@ -106,7 +106,7 @@ def read_result(document: bytes, order: TrainingOrder) -> dict[str, bytes]:
         said = json.loads(head)
         fields = {key: said[key] for key in ("format", "version", "order", "sha256", "error")}
     except (ValueError, KeyError, TypeError) as error:
-        raise ResultRefused("it is no result of a training") from error
+        raise ResultRefused("it is not a result of a training") from error
     if fields["format"] != FORMAT:
         raise ResultRefused(f"its format is {fields['format']}, and {FORMAT} is read here")
     if fields["version"] != order.version:

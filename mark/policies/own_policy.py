@@ -58,7 +58,7 @@ def plan_of_counts(request: PlanRequest, counts: object) -> Plan:
     for name, wanted in counts.items():
         if name not in offerings:
             raise ValueError(
-                f"it returned {name!r}, which is no offering now: {', '.join(offerings) or 'none is'}"
+                f"it returned {name!r}, which is not an offering now: {', '.join(offerings) or 'none is'}"
             )
         try:
             count = index(wanted)

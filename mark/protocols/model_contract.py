@@ -20,7 +20,7 @@ def class_mistakes(model: object) -> tuple[str, ...]:
     lacking = [name for name in ("inputs", "outputs") if not hasattr(model, name)]
     if not callable(getattr(model, "predict", None)):
         lacking.append("a method predict(inputs)")
-    found = [f"it lacks {', '.join(lacking)}"] if lacking else []
+    found = [f"it lacks {', '.join(lacking)} (docs/own-model.md)"] if lacking else []
     for key in ("inputs", "outputs"):
         if key not in lacking:
             found += _spec_mistakes(key, getattr(model, key))

@@ -26,7 +26,7 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()
     except (FileExistsError, NotADirectoryError) as error:
-        raise Misconfigured(f"cannot write to --out {path}: it is no folder; name another") from error
+        raise Misconfigured(f"cannot write to --out {path}: it is not a folder; name another") from error
     except OSError as error:
         raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
 
@@ -55,7 +55,9 @@ def write_whole(path: Path, text: str) -> None:
         if draft is not None:
             Path(draft).unlink(missing_ok=True)
         if isinstance(error, (FileExistsError, NotADirectoryError)):
-            raise Misconfigured(f"cannot write {path}: {path.parent} is no folder; name another --out") from error
+            raise Misconfigured(
+                f"cannot write {path}: {path.parent} is not a folder; name another --out"
+            ) from error
         raise Misconfigured(
             f"cannot write {path}: {error.strerror or error}; free space there or name another --out folder"
         ) from error

@@ -296,7 +296,7 @@ def _check_parameters(url: str, scheme: str, query: Mapping[str, str]) -> None:
         if name in FILES and not Path(value).is_file():
             raise _refused(url, f"{name} names no file")
         if name == "db" and not value.isdecimal():
-            raise _refused(url, "db is no whole number")
+            raise _refused(url, "db is not a whole number")
         if name in CHOICES and value not in CHOICES[name]:
             raise _refused(url, f"{name} is one of {', '.join(CHOICES[name])}")
 

@@ -169,7 +169,7 @@ def _private(folder: Path) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise Misconfigured(f"{folder} is no folder of this user's; name another one for the store")
+            raise Misconfigured(f"{folder} is not a folder of this user's; name another one for the store")
         folder.chmod(0o700)
     return folder
 

@@ -35,7 +35,7 @@ def refused(answer) -> str:
         (f"{RATES}0,1\n1,-2\n".encode(), "line 3: rate -2 is negative"),
         (f"{RATES}0,1\n1,nan\n".encode(), "line 3: nan is not a finite number"),
         (f"{RATES}0,1\n2,1\n1,3\n".encode(), "line 4: time 1 comes after 2"),
-        (b"hello\n", "opens no known format"),
+        (b"hello\n", "is in no known format"),
         (b"time,count\n1/2/2026 10:00,5\n1/2/2026 10:01,5\n", "add --dates dmy or --dates mdy"),
         (
             b'{"ts": 1714557600}\n{"ts": 17145\n{"ts": 1714557602}\n',
@@ -96,7 +96,7 @@ def test_a_broken_trace(mark, content, said):
         ([*RUN, "--interrupt", "7:0.4"], "only spot instances are interrupted"),
         ([*RUN, "--market", "spot", "--interrupt", "15:0.4"], "comes after the run's end at minute 15"),
         ([*RUN, "--interrupt", "7:4"], "--interrupt should be less than or equal to 1"),
-        ([*RUN, "--out", "load.csv.gz"], "it is no folder"),
+        ([*RUN, "--out", "load.csv.gz"], "it is not a folder"),
         ([*RUN, "--polcy", "mark"], "--policy"),
         ([*RUN, "--policy", "static-peak"], "give a --start-s above 0"),
         (
@@ -125,7 +125,7 @@ def test_a_broken_trace(mark, content, said):
         (["plan", "--model", "inception-v3", "--rate", "9", "--running", "c5.lage=3"], "did you mean 'c5.large"),
         (["plan", "--model", "inception-v3", "--rate", "9", "--running", "c5.large"], "must read TYPE=NUMBER"),
         (["plan", "--model", "inception-v3", "--rate", "9", "--slo-ms", "20"], "no batch keeps the objective"),
-        (["explain", "none"], "is no folder"),
+        (["explain", "none"], "is not a folder"),
         (["explain", "."], "holds no journal.jsonl"),
         (["reproduce", "mark-table"], "did you mean 'mark-table5'?"),
         (["reproduce", "mark-fig8", "--pairs", "x.json"], "reads no pairs: leave out --pairs"),
@@ -154,7 +154,7 @@ def test_a_long_list_of_names_is_cut(mark):
         ("minute,rate\n0,5\n2,5\n", "line 3: minute 2 where 1 follows"),
         ("minute,rate\n0,-5\n", "line 2: rate -5"),
         ("minute,rate\n0,1e30\n", "line 2: rate 1e+30; rates are 0 rps or more, at most 1e+09"),
-        ("minute,rate\n0,5,1\n", "line 2: '0,5,1' is no row"),
+        ("minute,rate\n0,5,1\n", "line 2: '0,5,1' is not a row"),
         ("minute,rate\n", "holds no minute"),
     ],
 )

@@ -349,7 +349,7 @@ def test_the_shipped_query_size_models_have_sizes_without_the_flag():
     ("spec", "said"),
     [
         ("constant:2000", "sizes 'constant:2000': size 2000 is beyond the profile of rm2, which ends at 1000"),
-        ("constant:x", "'x' is no number"),
+        ("constant:x", "'x' is not a number"),
         ("nowhere.csv", "nowhere.csv: cannot be read"),
     ],
     ids=["beyond-the-profile", "no-number", "no-file"],

@@ -67,7 +67,7 @@ def test_it_reads_as_text(mark, pool):
         (["--pool", "fsat=1"], "did you mean 'fast'?"),
         (["--pool", "fast=0"], "at least one instance"),
         (["--sizes", "constant:201"], "size 201 is beyond the profile of m, which ends at 200"),
-        (["--sizes", "constant:many"], "'many' is no number"),
+        (["--sizes", "constant:many"], "'many' is not a number"),
         (["--sizes", "none.csv"], "cannot be read"),
         (["--dispatch", "kairo"], "did you mean 'kairos'?"),
         (["--latency", "sample"], "no single timings"),

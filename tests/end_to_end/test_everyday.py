@@ -329,7 +329,7 @@ def test_down_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
     after = live.mark("status", "--name", live.name)
     assert after.status == 2
     assert after.err.count("\n") == 1
-    assert "no service everyday is up" in after.err
+    assert "no service named everyday is up" in after.err
     what_init_writes_comes_up_and_ctrl_c_ends_it(live)
 
 

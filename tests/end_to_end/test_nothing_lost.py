@@ -295,4 +295,4 @@ def test_a_dead_supervisor_leaves_nothing(live: Rig) -> None:
     assert agents <= live.seen
     os.kill(live.running["pid"], signal.SIGKILL)
     eventually(lambda: not live.processes())
-    assert_refused(live.mark, "status", "--name", live.name, says=f"no service {live.name} is up")
+    assert_refused(live.mark, "status", "--name", live.name, says=f"no service named {live.name} is up")

@@ -63,7 +63,7 @@ def assert_refused(mark: Command, *arguments: str, says: str) -> None:
     ids=lambda command: command[0],
 )
 def test_commands_need_a_service(inside: Mark, command: tuple[str, ...]) -> None:
-    assert_refused(inside, *command, says="no service mark is up on this machine")
+    assert_refused(inside, *command, says="no service named mark is up on this machine")
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_bundle_without_the_model_is_refused(tmp_path: Path) -> None:
     asked["service"]["serve"] = [
         {"model": "inception-v3", "backend": {"kind": "python", "target": "mark.models.digits:Digits"}}
     ]
-    with pytest.raises(Misconfigured, match=r"infer\.zip is no zip: .* --model mark\.models\.digits` makes it"):
+    with pytest.raises(Misconfigured, match=r"infer\.zip is not a zip: .* --model mark\.models\.digits` makes it"):
         synthesise(Settings.model_validate(asked))
     (tmp_path / "infer.zip").write_bytes(packed({"mark/lambda_handlers/infer.py": b""}))
     with pytest.raises(Misconfigured, match=r"holds no mark\.models\.digits, which is the model inception-v3"):

@@ -137,7 +137,7 @@ def test_what_cost_explorer_refuses_is_a_note(mark, config, monkeypatch) -> None
         (("--since", "7"), "must be a number with m, h, d or w"),
         (("--since", "0d"), "must be a number with m, h, d or w"),
         (("--policy", "best"), "policy"),
-        (("--policy", "none", "--email", "nobody"), "no mail address"),
+        (("--policy", "none", "--email", "nobody"), "not a mail address"),
         (("--policy", "none", "--out", "/proc/none/report.html"), "there is no folder /proc/none"),
         (("--policy", "none", "--to", "/proc/report.html"), "cannot write"),
         (("--policy", "none", "--to", "."), ". is a folder; name a file with --out, such as report.html"),

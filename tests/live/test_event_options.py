@@ -8,10 +8,10 @@ import pytest
 @pytest.mark.parametrize(
     ("at", "length", "expect", "says"),
     [
-        ("tomorrow", "2h", "3x", "--at: 'tomorrow' is no time"),
-        ("2026-12-01T18:00", "two hours", "3x", "--for: 'two hours' is no length of time"),
-        ("2026-12-01T18:00", "2h", "more", "--expect: 'more' is no expectation"),
-        ("2026-12-01T18:00", "2h", "3x", "no service nobodys is up on this machine"),
+        ("tomorrow", "2h", "3x", "--at: 'tomorrow' is not a time"),
+        ("2026-12-01T18:00", "two hours", "3x", "--for: 'two hours' is not a length of time"),
+        ("2026-12-01T18:00", "2h", "more", "--expect: 'more' is not an expectation"),
+        ("2026-12-01T18:00", "2h", "3x", "no service named nobodys is up on this machine"),
     ],
 )
 def test_a_wrong_flag_is_one_line_and_status_2(mark, at: str, length: str, expect: str, says: str) -> None:

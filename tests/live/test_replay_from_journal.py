@@ -122,7 +122,7 @@ def test_a_replay_of_a_journal_has_the_bounds_of_its_dates(mark) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--journal", "nowhere"), "no service nowhere is up"),
+        (("--journal", "nowhere"), "no service named nowhere is up"),
         (("--journal", "empty"), "holds no journal.jsonl"),
         (("--journal", "empty", "--trace", "load.csv.gz"), "give one of them"),
     ],

@@ -244,7 +244,7 @@ def test_where_the_page_goes_is_checked_before_anything_is_computed(ramp):
     answer = ramp(*BACKTEST, "--predictor", "mine.py:Unbuilt", "--out", "scores")
 
     assert (answer.status, answer.out) == (2, "")
-    assert answer.err == "mark: cannot write to --out scores: it is no folder; name another\n"
+    assert answer.err == "mark: cannot write to --out scores: it is not a folder; name another\n"
 
 
 def test_fresh_builds_find_an_empty_cache(ramp, monkeypatch):

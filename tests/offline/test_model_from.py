@@ -94,7 +94,7 @@ def test_a_plan_and_the_floor_take_their_loads_from_the_log(mark: Mark) -> None:
     [
         (["--model-from", "path"], "access.log names inception-v3 (6 requests), digits (3), other (3)"),
         (["--model-from", "path=/models/", "--config", "service.yaml"], "with one group for the model's name"),
-        (["--model-from", "path=(", "--config", "service.yaml"], "is no regular expression"),
+        (["--model-from", "path=(", "--config", "service.yaml"], "is not a regular expression"),
         (["--model-from", "path=/score/(x)", "--config", "service.yaml"], "none of its 18 requests names a model"),
         (["--model-from", "pth=(x)", "--config", "service.yaml"], "'path'"),
         (["--model-from", "file", "--config", "service.yaml"], "needs a folder"),

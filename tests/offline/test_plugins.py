@@ -151,7 +151,7 @@ def test_a_missing_module_or_file_is_refused(tmp_path):
         ("from math import no_such_function\n", "does not load: ImportError: cannot import name"),
         ("def broken(:\n", "does not load: SyntaxError"),
         ("raise ValueError('two\\nlines')\n", "does not load: ValueError: two lines"),
-        ("Mine = 3\n", "is no class or function but a int"),
+        ("Mine = 3\n", "is not a class or function but a int"),
         ("class Mine: ...\n", "does not load: TypeError"),
         ("class Mine:\n    def __init__(self, setup): ...\n", "made a Mine without a method forecast"),
         ("def Mine(setup): ...\n", "made a NoneType without a method forecast"),

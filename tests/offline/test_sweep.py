@@ -295,7 +295,7 @@ def test_a_result_that_cannot_be_written_ends_the_sweep(mark, here):
         (["--engine", "rya"], "unknown engine 'rya'; did you mean 'ray'?"),
         (["--engine", "ray", "--workers", "2"], "--workers counts local processes"),
         (["--address", "auto"], "add --engine ray"),
-        (["--out", "load.csv.gz"], "it is no folder"),
+        (["--out", "load.csv.gz"], "it is not a folder"),
     ],
 )
 def test_bad_input_is_one_line_before_anything_runs(mark, arguments, said):

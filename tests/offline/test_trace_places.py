@@ -80,9 +80,7 @@ def test_an_unknown_format_is_one_line_and_status_2(mark, command):
     answer = mark(*command, "notes.txt")
     assert answer.status == 2
     assert answer.err.count("\n") == 1
-    assert (
-        "notes.txt, line 1: 'May 1 10:00:00 host app: GET /' opens no known format; understood are" in answer.err
-    )
+    assert "notes.txt, line 1: 'May 1 10:00:00 host app: GET /' is in no known format; MArk reads" in answer.err
 
 
 def test_a_settings_file_says_how_its_trace_is_read(mark):

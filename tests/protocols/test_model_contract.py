@@ -28,7 +28,7 @@ def test_a_whole_class_has_no_mistakes():
 
 
 def test_all_that_a_class_lacks_is_said_at_once():
-    assert class_mistakes(object()) == ("it lacks inputs, outputs, a method predict(inputs)",)
+    assert class_mistakes(object()) == ("it lacks inputs, outputs, a method predict(inputs) (docs/own-model.md)",)
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Misconfigured) as caught:
         write_report(tmp_path / "file", [fake_run(duration_s=60)], title="t", command="c")
-    assert str(caught.value).endswith("file is no folder; name another --out")
+    assert str(caught.value).endswith("file is not a folder; name another --out")
 
 
 def test_full_disk_keeps_the_old_report_and_the_new_figures(

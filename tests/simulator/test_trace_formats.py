@@ -254,9 +254,9 @@ def test_few_odd_lines_of_a_log_are_left_out_and_counted_and_many_are_refused(tm
     trace = read_trace(saved(tmp_path, "".join([*entries[:10], "oops\n", *entries[10:]])))
     assert trace.rates_rps.tolist() == [1] * 2_000
     assert any(
-        "1 of 2,001 lines left out: " in note and "line 11: 'oops' is no ALB" in note for note in trace.notes
+        "1 of 2,001 lines left out: " in note and "line 11: 'oops' is not an ALB" in note for note in trace.notes
     )
-    with pytest.raises(Misconfigured, match=r"line 11: 'oops' is no ALB access log entry; remove the line"):
+    with pytest.raises(Misconfigured, match=r"line 11: 'oops' is not an ALB access log entry; remove the line"):
         read_trace(saved(tmp_path, "".join([*entries[:10], *["oops\n"] * 3, *entries[10:]])))
 
 
@@ -522,7 +522,7 @@ def error_of(path, *where: str, rows: RowKind | None = None) -> str:
         ('{"level":"info",\n"msg" "GET /"}\n', [], "begins like JSON but is not valid JSON"),
         ('{"spans": [], "id": 3}', [], "is JSON with the keys spans, id, no known export; understood are a CSV"),
         ("[1, 2]", [], "is JSON with a list, no known export"),
-        ("May  1 10:00:00 host app: GET /\n", [], "opens no known format; understood are a CSV of rates"),
+        ("May  1 10:00:00 host app: GET /\n", [], "is in no known format; MArk reads a CSV of rates"),
         ('{"Label": "RequestCount", "Datapoints": []}', [], "holds no datapoint; check the metric's dimensions"),
         (
             '{"Label": "RequestCount", "Datapoints": [{"Timestamp": "2024-05-01T10:00:00Z", "Average": 1.0}]}',
@@ -544,10 +544,10 @@ def error_of(path, *where: str, rows: RowKind | None = None) -> str:
         ),
         ('{"status":"success","data":{"resultType":"matrix","result":[]}}', [], "holds no sample"),
         (prometheus([({}, [float("nan"), float("inf")])], 60), [], "no rate but NaN or infinite ones"),
-        (prometheus([({}, [1.0, 2.0])], 60).replace(str(START + 60), '"NaN"'), [], "time is no epoch second"),
+        (prometheus([({}, [1.0, 2.0])], 60).replace(str(START + 60), '"NaN"'), [], "time is not an epoch second"),
         (prometheus([({"a": "b"}, [1.0])], 60), [], "one sample of each series"),
-        (prometheus([({}, [1.0, 2.0])], 60).replace(str(START + 60), "1e308"), [], "time is no epoch second"),
-        ('{"Label": "x", "Datapoints": [{"Timestamp": 1e30, "Sum": 1.0}]}', [], "1e+30 is no epoch second"),
+        (prometheus([({}, [1.0, 2.0])], 60).replace(str(START + 60), "1e308"), [], "time is not an epoch second"),
+        ('{"Label": "x", "Datapoints": [{"Timestamp": 1e30, "Sum": 1.0}]}', [], "1e+30 is not an epoch second"),
         ("Label,x\n2024/05/01 10:00:00\n", [], "holds times without a number"),
         (TWO_SERIES, ["pid=1"], "in an answer of Prometheus's query_range 'pid'; did you mean 'pod'"),
         (MIXED_ALB, ["path=/v9/*"], "nothing in an ALB access log fits --where path=/v9/*"),
@@ -555,10 +555,10 @@ def error_of(path, *where: str, rows: RowKind | None = None) -> str:
         (MIXED_NGINX, ["target-group=a"], "known: host, method, path, status"),
         (metric_csv([1, 2], 60), ["path=/v2/*"], "a CSV of counts holds nothing to choose by; leave it out"),
         (own_rates([1, 2], 60), ["path=/v2/*"], "a CSV of rates holds nothing to choose by"),
-        (MIXED_NGINX + "oops\n", [], "line 4: 'oops' is no nginx or Apache access log entry; remove the line"),
-        (combined(0).replace("/May/", "/Mai/"), [], "line 1: '01/Mai/2024:12:00:00 +0200' is no time; correct"),
+        (MIXED_NGINX + "oops\n", [], "line 4: 'oops' is not an nginx or Apache access log entry; remove the line"),
+        (combined(0).replace("/May/", "/Mai/"), [], "line 1: '01/Mai/2024:12:00:00 +0200' is not a time; correct"),
         (combined(0) + combined(0).replace("01/May", "41/May"), [], "line 2: '41/May/2024"),
-        ("time,requests\n2024-05-01,1\n2024-02-30,2\n", [], "line 3: '2024-02-30' is no time; correct the row"),
+        ("time,requests\n2024-05-01,1\n2024-02-30,2\n", [], "line 3: '2024-02-30' is not a time; correct the row"),
         ("time,requests\n2024-05-01,1\n2024-05-02,-2\n", [], "line 3: count -2 is negative; counts are 0 or more"),
         ("time,requests\n2024-05-02,1\n2024-05-01,2\n2024-05-02,3\n", [], "line 4: time 1714608000 stands twice"),
         ("time,latency_ms\n0,60\n60,120\n", [], "the columns time, latency_ms do not show which of"),

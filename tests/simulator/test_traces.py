@@ -135,10 +135,10 @@ BAD = {
     "missing value": (HEAD + "0,1\n1,\n", "line 3: '' is not a number"),
     "milliseconds": (
         HEAD + "1700145380000,1\n1700145381000,1\n",
-        "line 2: time 1700145380000 is no time in seconds",
+        "line 2: time 1700145380000 is not a time in seconds",
     ),
-    "unknown header": ("when,much\n0,1\n", "line 1: 'when,much' opens no known format"),
-    "three columns without a header": ("0,52,1\n1,55,1\n", "line 1: '0,52,1' opens no known format"),
+    "unknown header": ("when,much\n0,1\n", "line 1: 'when,much' is in no known format"),
+    "three columns without a header": ("0,52,1\n1,55,1\n", "line 1: '0,52,1' is in no known format"),
     "unsorted arrivals": ("arrival_s\n2\n1\n", "line 3: time 1 comes after 2; sort"),
     "nan arrival": ("1\nnan\n", "line 2: nan is not a finite number"),
     "mixed arrivals": ("arrival_s\n1\n2,3\n", "line 3: 2 columns where 1 are expected"),
@@ -147,7 +147,7 @@ BAD = {
     "zero bytes": (b"timestamp_s,rate_rps\n0,\0\n", "is not text"),
     "foreign log line": (
         ALB.format(answered="2.5", created="-") + "hello\n",
-        "line 2: 'hello' is no ALB access log",
+        "line 2: 'hello' is not an ALB access log",
     ),
     "bad log time": (ALB.format(answered="2.5", created="noon"), "line 1: 'noon' is no ISO 8601 time"),
 }
@@ -253,15 +253,17 @@ def test_a_full_disk_leaves_what_stood_there(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fdopen", full)
-    with pytest.raises(Misconfigured, match="cannot be written: No space left on device"):
+    with pytest.raises(Misconfigured, match="cannot be written: No space left on device; free space there or"):
         write_trace(rates([9, 9]), path)
     assert read_trace(path).rates_rps.tolist() == [1, 2]
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_missing_folder_is_said(tmp_path):
-    with pytest.raises(Misconfigured, match="cannot be written: No such file"):
+    with pytest.raises(Misconfigured, match="cannot be written: No such file or directory; name another file"):
         write_trace(rates([1, 2]), tmp_path / "no" / "t.csv")
+    with pytest.raises(Misconfigured, match=r"is a folder; name a file in it, such as .*load\.csv\.gz"):
+        write_trace(rates([1, 2]), tmp_path)
 
 
 # --- windows and scale -----------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from tests.store.tls import certificate, tls_in_front_of
         ("unix://", "after unix:// comes a socket's whole path"),
         ("unix://relative/path", "after unix:// comes a socket's whole path"),
         ("redis://host?timeout=1", "it has the parameter 'timeout'"),
-        ("redis://host?db=nought", "db is no whole number"),
+        ("redis://host?db=nought", "db is not a whole number"),
         ("redis+cluster://host?db=1", "a cluster has no db"),
         ("rediss://host?ssl_ca_certs=/no/such/file", "ssl_ca_certs names no file"),
         ("rediss://host?ssl_cert_reqs=perhaps", "ssl_cert_reqs is one of"),

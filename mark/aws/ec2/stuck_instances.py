@@ -47,7 +47,7 @@ class StuckInstances:
             DRAINS: f"its agent did not end within {limit_s:.0f} s of draining",
             NOT_READY: f"its agent was not ready within {limit_s:.0f} s",
             LOST: f"its agent was heard, was never ready, and then fell silent for {limit_s:.0f} s",
-            STOPPED: f"AWS or a person stopped it {limit_s:.0f} s ago, and it is no standby",
+            STOPPED: f"AWS or a person stopped it {limit_s:.0f} s ago, and it is not a standby",
         }[kind]
 
     def _kind(self, instance: Instance, heard: Collection[str], *, is_running: bool) -> str | None:

@@ -76,7 +76,7 @@ def parse_reply(payload: bytes) -> InferReply:
         body = base64.b64decode(text, validate=True) if reply.get("isBase64Encoded") else text.encode()
         length = int(headers.get(LENGTH_HEADER, "0"))
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-        return failed("the function's answer is no function URL's answer")
+        return failed("the function's answer is not a function URL's answer")
     return InferReply(
         status=status,
         content_type=headers.get("content-type", "application/json"),

@@ -154,7 +154,7 @@ def checked(answer: object, requests: int, instances: int) -> Ints:
         raise TypeError(f"it returned {chosen.dtype} of shape {chosen.shape}, not {requests} whole numbers")
     strange = chosen[(chosen < NONE) | (chosen >= instances)]
     if strange.size:
-        raise ValueError(f"it returned {strange[0]}, which is no instance: they are 0 to {instances - 1}")
+        raise ValueError(f"it returned {strange[0]}, which is not an instance: they are 0 to {instances - 1}")
     taken = chosen[chosen != NONE]
     if np.unique(taken).size < taken.size:
         raise ValueError("it gave one instance to several requests")

@@ -143,9 +143,9 @@ def _number(where: str, text: str | None) -> float:
     try:
         value = float(text or "")
     except ValueError as error:
-        raise Misconfigured(f"sizes {where!r}: {text!r} is no number; give {FORMS}") from error
+        raise Misconfigured(f"sizes {where!r}: {text!r} is not a number; give {FORMS}") from error
     if not math.isfinite(value):
-        raise Misconfigured(f"sizes {where!r}: {text!r} is no finite number")
+        raise Misconfigured(f"sizes {where!r}: {text!r} is not a finite number")
     return value
 
 

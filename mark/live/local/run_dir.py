@@ -108,7 +108,7 @@ class RunFolder:
             return ()
 
     def _refused(self, error: OSError) -> Misconfigured:
-        return Misconfigured(f"cannot write {self.path}: {error.strerror}; MARK_STATE names another")
+        return Misconfigured(f"cannot write {self.path}: {error.strerror}; set MARK_STATE to another folder")
 
     def settings(self) -> Settings:
         """The settings that the service was started with."""
@@ -201,7 +201,7 @@ def not_up(service: str, advice: str = "", *, but: str = "") -> Misconfigured:
     up = _up_here()
     others = f"running here: {', '.join(up)} (--name)" if up else ""
     return Misconfigured(
-        "; ".join(filter(None, (f"no service {service} is up on this machine{but}", others, advice)))
+        "; ".join(filter(None, (f"no service named {service} is up on this machine{but}", others, advice)))
     )
 
 

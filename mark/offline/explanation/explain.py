@@ -148,7 +148,7 @@ def find_journal(run_dir: Path, policy: str | None) -> Path:
     """The journal of a policy in a run's folder; without a policy that of the folder itself."""
     first = run_dir / JOURNAL_NAME
     if not run_dir.is_dir():
-        raise Misconfigured(f"{run_dir} is no folder; give one that `mark simulate --out` wrote")
+        raise Misconfigured(f"{run_dir} is not a folder; give one that `mark simulate --out` wrote")
     others = {unquote(path.parent.name): path for path in sorted(run_dir.glob(f"*/{JOURNAL_NAME}"))}
     if not first.is_file():
         raise Misconfigured(f"{run_dir} holds no {JOURNAL_NAME}; give a folder that `mark simulate --out` wrote")

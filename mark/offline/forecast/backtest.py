@@ -135,7 +135,7 @@ def _seconds_of(part: str, text: str) -> float:
         raise Misconfigured(f"--leave-out {text!r} must read HH:MM-HH:MM, such as 23:31-24:00")
     minute = 60 * int(hours) + int(minutes)
     if int(minutes) >= 60 or minute > DAY_MIN:
-        raise Misconfigured(f"--leave-out {text!r}: {part.strip()} is no time of day")
+        raise Misconfigured(f"--leave-out {text!r}: {part.strip()} is not a time of day")
     return 60.0 * minute
 
 

@@ -37,7 +37,7 @@ def estimator_wrapper(path: Path, data: str | None, file: Path | None) -> tuple[
     estimator = _loaded(path)
     if not any(hasattr(estimator, method) for method, _lines in CALLS):
         raise Misconfigured(
-            f"{path} holds a {type(estimator).__name__}, which is no model: it has neither predict_proba nor "
+            f"{path} holds a {type(estimator).__name__}, which is not a model: it has neither predict_proba nor "
             "predict"
         )
     example = None if data is None and file is None else read_example(data or "", file, (INPUT,))

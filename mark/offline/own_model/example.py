@@ -75,7 +75,7 @@ def _array(name: str, value: object, where: str) -> NDArray[Any]:
         raise Misconfigured(f"{where}: values of {name} make no array: {error}") from error
     is_text = array.dtype.kind in "SU"
     if not array.ndim or not len(array) or array.dtype.kind not in "biufSU" or (is_text and array.ndim > 1):
-        raise Misconfigured(f"{where}: {name} is no batch of numbers or texts; {SHOULD}")
+        raise Misconfigured(f"{where}: {name} is not a batch of numbers or texts; {SHOULD}")
     if is_text:
         return np.array([one.encode() if isinstance(one, str) else one for one in array.tolist()], dtype=object)
     return array

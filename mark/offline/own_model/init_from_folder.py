@@ -48,7 +48,7 @@ def write_models(options: InitOptions) -> tuple[Path, bool]:
     models_here = targets_in(place)
     targets = models_here.targets
     for file, why in models_here.no_models.items():
-        note(f"{file} is no model of its own: {why}")
+        note(f"{file} is not a model of its own: {why}")
     if not targets:
         raise Misconfigured(
             f"{place} holds no model: no .onnx, .joblib or .pkl file, and no .py file with a class that has "

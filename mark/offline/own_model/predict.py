@@ -188,7 +188,7 @@ def _from_numpy(body: bytes, specs: tuple[TensorSpec, ...]) -> Tensors:
         several = hasattr(loaded, "files")
         arrays = {name: loaded[name] for name in loaded.files} if several else {specs[0].name: loaded}
     except (ValueError, OSError, EOFError) as error:
-        raise BadRequest(f"it is no file of numpy's: {error}") from error
+        raise BadRequest(f"it is not a NumPy file: {error}") from error
     declared = {spec.name: DTYPES[spec.datatype] for spec in specs}
     return {
         name: array.astype(declared[name])

@@ -119,7 +119,7 @@ class _Site:
         async for chunk in request.stream():
             body += chunk
             if len(body) > LARGEST_FORM:
-                return PlainTextResponse("that is no token\n", 413, headers=HEADERS)
+                return PlainTextResponse("that is not a token\n", 413, headers=HEADERS)
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
         if not self._gate.knows(given.strip()):
             return self._login_form(403, refused=True)

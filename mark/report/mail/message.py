@@ -71,5 +71,5 @@ def _address(text: str) -> str:
     """One that can stand in a header."""
     name, at, domain = text.strip().rpartition("@")
     if not (name and at and domain) or any(mark.isspace() or mark in ",;<>" for mark in name + domain):
-        raise Misconfigured(f"{text!r} is no mail address; write one such as team@example.org")
+        raise Misconfigured(f"{text!r} is not a mail address; write one such as team@example.org")
     return text.strip()

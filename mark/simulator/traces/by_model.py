@@ -58,7 +58,7 @@ def parse_model_from(text: str) -> ModelFrom:
     try:
         pattern = re.compile(expression)
     except re.error as error:
-        raise Misconfigured(f"--model-from {text!r} is no regular expression: {error}") from error
+        raise Misconfigured(f"--model-from {text!r} is not a regular expression: {error}") from error
     if pattern.groups != 1 or key == FILE:
         raise Misconfigured(
             f"--model-from {text!r} must read path, file, KEY or KEY=REGEX with one group for the model's name, "

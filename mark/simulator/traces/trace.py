@@ -6,6 +6,7 @@ A trace's clock counts seconds from the start of its first bin; `start_at` is wh
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import io
@@ -276,10 +277,13 @@ def write_trace(trace: Trace, path: Path) -> None:
         with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, filename="", mtime=0) as file:
             file.write(content)
         content = packed.getvalue()
+    if path.is_dir():
+        raise Misconfigured(f"{path} is a folder; name a file in it, such as {path / 'load.csv.gz'}")
     try:
         _replace_file(path, content)
     except OSError as error:
-        raise Misconfigured(f"{path} cannot be written: {error.strerror}; make room or name another") from error
+        remedy = "free space there or name another file" if error.errno == errno.ENOSPC else "name another file"
+        raise Misconfigured(f"{path} cannot be written: {error.strerror}; {remedy}") from error
 
 
 def _printed(values: Floats) -> list[str]:

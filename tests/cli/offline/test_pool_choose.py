@@ -64,7 +64,7 @@ def test_a_search_measures_and_says_what(mark, method: str) -> None:
         (["--pool-usd-per-hour", "1", "--slo-ms", "2"], "no type serves 0.99 of m's queries within 2 ms"),
         (["--pool-usd-per-hour", "1", "--method", "kairos-"], "did you mean 'kairos"),
         (["--pool-usd-per-hour", "1", "--sizes", "constant:3"], "size 3 is beyond the profile of m"),
-        (["--pool-usd-per-hour", "1", "--sizes", "constant:x"], "is no number"),
+        (["--pool-usd-per-hour", "1", "--sizes", "constant:x"], "is not a number"),
         (["--pool-usd-per-hour", "1", "--profiles", "none.csv"], "none.csv: cannot be read"),
         (["--pool-usd-per-hour", "1", "--model", "n"], "unknown model in own.csv 'n'"),
         (["--pool-usd-per-hour", "1", "--slo-target", "1.5"], "objective target must be in (0, 1]"),

@@ -37,13 +37,13 @@ def test_a_table_gives_its_probabilities():
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("constant:ten", "'ten' is no number"),
+        ("constant:ten", "'ten' is not a number"),
         ("constant:0", "whole number from 1"),
         ("constant:2.5", "whole number from 1"),
         ("lognormal:5,0.2,1", "must read lognormal"),
         ("normal:5,-1,1,9", "SIGMA must be above 0"),
         ("normal:5,1,9,1", "MAX must be at least MIN"),
-        ("normal:5,nan,1,9", "no finite number"),
+        ("normal:5,nan,1,9", "not a finite number"),
     ],
 )
 def test_a_wrong_formula_is_refused(spec, said):
@@ -55,7 +55,7 @@ def test_a_wrong_formula_is_refused(spec, said):
     ("lines", "said"),
     [
         (["size,share", "1,1"], "header must have size and probability"),
-        (["size,probability", "one,1"], "line 2.*'one' is no number"),
+        (["size,probability", "one,1"], "line 2.*'one' is not a number"),
         (["size,probability", "1,0.5", "1,0.5"], "line 3.*twice"),
         (["size,probability", "1,0.5"], "sum to 0.5"),
         (["size,probability", "1,-1"], "between 0 and 1"),

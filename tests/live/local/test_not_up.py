@@ -37,7 +37,7 @@ def test_the_services_that_are_up_are_named() -> None:
         lambda: find_known("mark"),
     ):
         with pytest.raises(
-            Misconfigured, match=r"no service mark is up on this machine; running here: doubler \(--name\)"
+            Misconfigured, match=r"no service named mark is up on this machine; running here: doubler \(--name\)"
         ):
             command()
 

@@ -63,7 +63,7 @@ def test_what_starts_is_found_by_status_and_ended_by_down(tmp_path: Path, monkey
     finally:
         child.kill()
         child.communicate()
-    with pytest.raises(Misconfigured, match="no service mine is up"):
+    with pytest.raises(Misconfigured, match="no service named mine is up"):
         bring_down("mine")
 
 

@@ -63,7 +63,7 @@ def test_a_class_goes_before_the_saved_file_that_it_loads_or_that_has_its_name(m
     Path("models", file).write_text("what only the class can read")
     answer = mark("init", "models", "--seconds", "0")
     assert answer.status == 0, answer.err
-    assert f"models/{file} is no model of its own: Doubler in doubler.py" in answer.err
+    assert f"models/{file} is not a model of its own: Doubler in doubler.py" in answer.err
     (model,) = load_settings(Path("models/mark.yaml"), {}).service.serve
     assert (model.model, model.backend.target) == ("doubler", "models/doubler.py:Doubler")
 

@@ -308,7 +308,7 @@ def test_a_function_becomes_a_model(mark, function, given, call, asked, answered
     ("function", "given", "said"),
     [
         ("twice", [], "--data '[[1.5, 2.0]]'"),
-        ("twice", ["--data", "3"], "is no batch"),
+        ("twice", ["--data", "3"], "is not a batch"),
         ("lacks", ["--data", "[1]"], "is a NoneType"),
         ("shout", ["--data", "[1]"], "an object of text, times"),
         ("maker", [], "inputs is empty"),

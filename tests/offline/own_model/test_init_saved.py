@@ -87,7 +87,7 @@ def test_a_regression_predicts_and_a_text_model_is_told_by_an_example(mark):
 
 
 @pytest.mark.parametrize(
-    ("saved", "said"), [({"a": 1}, "holds a dict, which is no model"), (LinearRegression(), "is not fitted")]
+    ("saved", "said"), [({"a": 1}, "holds a dict, which is not a model"), (LinearRegression(), "is not fitted")]
 )
 def test_what_no_example_can_help_is_not_told_to_give_one(mark, saved, said):
     joblib.dump(saved, "odd.joblib")

@@ -74,4 +74,7 @@ def test_all_that_a_class_lacks_is_said_at_once(folder):
     )
     (folder / "doubler.py").write_text("class Doubler:\n    inputs = ('x',)\n")
 
-    assert "it lacks outputs, a method predict(inputs); inputs[0] is a str, not a TensorSpec" in refusal()
+    assert (
+        "it lacks outputs, a method predict(inputs) (docs/own-model.md); inputs[0] is a str, not a TensorSpec"
+        in refusal()
+    )

@@ -111,7 +111,7 @@ def read_console(text: Text, options: TraceOptions) -> Rows:
     for line, fields in _rows(text):
         if not is_instant(fields[0]):
             if stamps:
-                raise text.wrong(line, f"{fields[0][:40]!r} is no time; remove the line")
+                raise text.wrong(line, f"{fields[0][:40]!r} is not a time; remove the line")
             named[fields[0].lower()] = fields[1:]
             continue
         if column is None:
@@ -126,7 +126,7 @@ def read_console(text: Text, options: TraceOptions) -> Rows:
     try:
         numbers = np.array(values, dtype=np.float64)
     except ValueError as error:
-        raise Misconfigured(f"{text.name} holds a value that is no number; download it again") from error
+        raise Misconfigured(f"{text.name} holds a value that is not a number; download it again") from error
     return Rows(
         name=text.name,
         format=CONSOLE,
@@ -183,19 +183,21 @@ def _times(text: Text, stamps: Sequence[Any]) -> Floats:
     if all(isinstance(stamp, int | float) and not isinstance(stamp, bool) for stamp in stamps):
         times = np.array(stamps, dtype=np.float64)
         if len(times) and np.abs(times).max() > MAX_TIME_S:
-            raise Misconfigured(f"{text.name}: {times.max():.15g} is no epoch second; export it again")
+            raise Misconfigured(f"{text.name}: {times.max():.15g} is not an epoch second; export it again")
         return times
     try:
         return seconds_of([str(stamp) for stamp in stamps])
     except ValueError as error:
         bad = stamps[int(error.args[0])]
         raise Misconfigured(
-            f"{text.name}: {str(bad)[:40]!r} is no time of a datapoint; export it again"
+            f"{text.name}: {str(bad)[:40]!r} is not a time of a datapoint; export it again"
         ) from error
 
 
 def _values(text: Text, values: Sequence[Any]) -> Floats:
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Misconfigured(f"{text.name}: {str(value)[:40]!r} is no number of a datapoint; export it again")
+            raise Misconfigured(
+                f"{text.name}: {str(value)[:40]!r} is not a number of a datapoint; export it again"
+            )
     return np.array(values, dtype=np.float64)

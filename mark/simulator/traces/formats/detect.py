@@ -48,7 +48,7 @@ def read_rows(source: Source, options: TraceOptions) -> Rows:
         return read_console(text, options)
     layout = find_layout(text, options)
     if layout is None:
-        raise text.wrong(text.first_line, f"{first[:60]!r} opens no known format; understood are {UNDERSTOOD}")
+        raise text.wrong(text.first_line, f"{first[:60]!r} is in no known format; MArk reads {UNDERSTOOD}")
     return read_table(text, layout, options)
 
 

@@ -179,7 +179,7 @@ def _times(
         numbers = np.array([float(stamp) if is_number(stamp) else np.nan for stamp in stamps])
         if np.isnan(numbers).any():
             bad = int(np.argmax(np.isnan(numbers)))
-            raise text.wrong(lines[bad], f"{stamps[bad][:40]!r} is no time; correct the line")
+            raise text.wrong(lines[bad], f"{stamps[bad][:40]!r} is not a time; correct the line")
         unit = unit_of(numbers)
         if unit is None:
             raise Misconfigured(f"{text.name}: its times are in no one unit; use one")
@@ -190,7 +190,7 @@ def _times(
         raise ambiguous(text.name, str(error)) from None
     except ValueError as error:
         bad = int(error.args[0])
-        raise text.wrong(lines[bad], f"{stamps[bad][:40]!r} is no time; correct the line") from error
+        raise text.wrong(lines[bad], f"{stamps[bad][:40]!r} is not a time; correct the line") from error
     return bool(stamps) and not names_zone(stamps[0]), found
 
 

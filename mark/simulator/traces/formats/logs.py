@@ -107,7 +107,7 @@ def read_log(text: Text, options: TraceOptions, log: LogFormat) -> Rows:
                     known[stamp] = float(seconds_of([stamp])[0])
                 except ValueError as error:
                     line = _line_of(text, number, entry)
-                    raise text.wrong(line, f"{stamp!r} is no time; correct the entry") from error
+                    raise text.wrong(line, f"{stamp!r} is not a time; correct the entry") from error
             seconds[at] = known[stamp]
         known = {stamp: known[stamp]} if entries else {}
         parts.append(seconds)
@@ -156,7 +156,7 @@ def _entries(
 
 def _no_entry(text: Text, first: tuple[int, str], name: str, remedy: str = "") -> Misconfigured:
     line, row = first
-    return text.wrong(line, f"{row[:40]!r} is no {name.partition(' ')[2]} entry{remedy}")
+    return text.wrong(line, f"{row[:40]!r} is not {name} entry{remedy}")
 
 
 def _line_of(text: Text, number: int, entry: Match) -> int:

@@ -149,7 +149,7 @@ def _samples(name: str, values: Sequence[Any]) -> tuple[NDArray[np.int64], Float
     except (TypeError, ValueError) as error:
         raise Misconfigured(f"{name} holds a sample that is no [time, value]; ask Prometheus again") from error
     if not (np.abs(found[:, 0]) <= MAX_TIME_S).all():
-        raise Misconfigured(f"{name}: a sample's time is no epoch second; ask Prometheus again")
+        raise Misconfigured(f"{name}: a sample's time is not an epoch second; ask Prometheus again")
     order = np.argsort(found[:, 0], kind="stable")
     return np.rint(found[order, 0] * MS).astype(np.int64), found[order, 1]
 

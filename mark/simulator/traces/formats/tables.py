@@ -390,7 +390,7 @@ def _fields(text: Text, layout: CsvLayout, number: int, block: str, takes: Takes
         times = _instants(stamps, layout.dates)
     except ValueError as error:
         bad = int(error.args[0])
-        raise text.wrong(lines[bad], f"{stamps[bad][:40]!r} is no time; correct the row") from error
+        raise text.wrong(lines[bad], f"{stamps[bad][:40]!r} is not a time; correct the row") from error
     zoned = [names_zone(stamp) for stamp in stamps]
     if len({*zoned}) > 1:
         odd = zoned.index(not zoned[0])
@@ -438,7 +438,7 @@ def _rising(rows: Rows) -> Rows:
     far = np.abs(times) > MAX_TIME_S
     if far.any():
         row = int(np.argmax(far))
-        raise rows.wrong(row, f"time {times[row]:.15g} is no time in seconds; give seconds, not ms")
+        raise rows.wrong(row, f"time {times[row]:.15g} is not a time in seconds; give seconds, not ms")
     steps = np.diff(times)
     bad = steps < 0
     if bad.any():
