@@ -72,9 +72,14 @@ class SharedDevice:
         return shared_finish_at(now, row, due_at, working, views, self._rings)
 
     def harms_nobody(self, view: AgentView, now: float, due_at: float) -> bool:
-        """True where a request, due at `due_at`, that this tenant gets now is expected to make no other late."""
-        row = self._views.index(view)
-        return keeps_promises(now, row, due_at, self._working(now), self._views, self._rings, 0.0)
+        """True where a request, due at `due_at`, that this tenant gets now is expected to make no other late.
+
+        False where other gateways' requests wait at a neighbour: when these are due is not known here.
+        """
+        row, working = self._views.index(view), self._working(now)
+        if any(self._rings[other].unknown > self._views[other].in_service for other in working if other != row):
+            return False
+        return keeps_promises(now, row, due_at, working, self._views, self._rings, 0.0)
 
     def likely_finish_at(self, view: AgentView, now: float, due_at: float) -> float:
         """The same as `finish_at`, if no batch gets fuller than it is."""
@@ -131,8 +136,14 @@ class _Deadlines:
 
     def __getitem__(self, place: int) -> float:
         """Deadline of the request at this place; infinite beyond the last."""
-        view, sent = self._tenant.view, self._tenant.in_flight
-        unknown = max(0, view.in_service + view.waiting - len(sent))
-        if place < unknown:
+        place -= self.unknown
+        if place < 0:
             return 0.0
-        return next((request.deadline_at for request in islice(sent.values(), place - unknown, None)), math.inf)
+        sent = self._tenant.in_flight.values()
+        return next((request.deadline_at for request in islice(sent, place, None)), math.inf)
+
+    @property
+    def unknown(self) -> int:
+        """How many are of other gateways."""
+        view = self._tenant.view
+        return max(0, view.in_service + view.waiting - len(self._tenant.in_flight))
