@@ -124,7 +124,7 @@ BAD = {
     "negative rate": (HEAD + "0,1\n1,-2\n", "line 3: rate -2 is negative"),
     "nan rate": (HEAD + "0,1\n1,nan\n", "line 3: nan is not a finite number"),
     "infinite rate": (HEAD + "0,1\n\n1,inf\n", "line 4: inf is not a finite number"),
-    "huge rate": (HEAD + "0,1\n1,1e300\n", "line 3: rate 1e+300 is above 1e+09 requests/s; give rates per second"),
+    "huge rate": (HEAD + "0,1\n1,1e300\n", "line 3: rate 1e+300 is above 1e+07 requests/s; give rates per second"),
     "unsorted": (HEAD + "0,1\n2,1\n1,1\n", "line 4: time 1 comes after 2; sort"),
     "duplicate": (HEAD + "0,1\n1,1\n1,1\n", "line 4: time 1 stands twice"),
     "uneven": (HEAD + "0,1\n1,1\n2,1\n3.5,1\n4.5,1\n", "line 5: 1.5 s after the row before, in bins of 1 s"),

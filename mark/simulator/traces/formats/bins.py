@@ -21,7 +21,7 @@ BIN_TOLERANCE = 0.01
 """A printed timestamp may miss its bin's start by this share of the bin (57 s samples, rounded centiseconds)."""
 UNEVEN, MOSTLY = 0.25, 0.9
 """An uneven grid is one where so many of the steps miss a whole number of bins by this share of a bin at most."""
-MAX_RPS = 1e9
+MAX_RPS = 1e7
 """More requests a second is a column in other units."""
 MAX_BINS = 200_000_000
 """Six years of seconds, 1.6 GB: more is a timestamp in other units."""
