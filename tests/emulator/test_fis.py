@@ -121,7 +121,7 @@ def test_templates_are_checked_as_fis_does(start: Callable[..., World]) -> None:
         (asked(target={"selectionMode": "SOME"}), "selectionMode"),
         (asked(target={"resourceArns": [f"arn:aws:ec2:us-east-1:123456789012:instance/i-{'0' * 17}"]}), "either"),
         (asked(stopConditions=[]), "stopConditions must not be empty"),
-        (asked(roleArn="arn:aws:iam::999999999999:role/fis"), "no role of this account"),
+        (asked(roleArn="arn:aws:iam::999999999999:role/fis"), "not a role of this account"),
     ]
     for request, why in wrong:
         with pytest.raises(ClientError, match=why):

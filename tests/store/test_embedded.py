@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="cannot keep a store in"):
         EmbeddedRedis(tmp_path / "file" / "folder")
     (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
-    with pytest.raises(Misconfigured, match="no folder of this user's"):
+    with pytest.raises(Misconfigured, match="not a folder of this user's"):
         EmbeddedRedis(tmp_path / "link")
 
 

@@ -105,7 +105,7 @@ def test_a_failed_training_is_refused_with_its_reason_in_one_line() -> None:
     ids=["empty", "a line", "a list", "no fields", "null", "no text"],
 )
 def test_what_is_no_result_is_refused(document: bytes) -> None:
-    with pytest.raises(ResultRefused, match="no result"):
+    with pytest.raises(ResultRefused, match="not a result"):
         read_result(document, ORDER)
 
 
@@ -125,7 +125,7 @@ def test_files_that_unpack_to_more_than_a_forecaster_keeps_are_refused() -> None
 
 
 def test_what_is_no_order_is_refused() -> None:
-    with pytest.raises(ResultRefused, match="no order"):
+    with pytest.raises(ResultRefused, match="not an order"):
         read_order(b"{}")
 
 
