@@ -45,7 +45,7 @@ def simulate(mark: Mark, *arguments: str, **settings: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def simulated(mark: Mark, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a run of two policies says, and its folder `run`: replayed once, and written anew for each test."""
+    """The answer of a run of two policies, and its folder `run`: replayed once, and written anew for each test."""
 
     def made() -> tuple[dict[str, Any], dict[Path, bytes]]:
         said = simulate(mark, "--policy", "hedged,fleet-per-model")

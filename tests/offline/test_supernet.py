@@ -37,7 +37,7 @@ def folder(mark) -> Path:
 
 @pytest.fixture
 def trained(mark, folder, tmp_path_factory) -> dict:
-    """What `mark supernet train` says, and its artifact `mine`: trained once, and written anew for each test."""
+    """The answer of `mark supernet train`, and its artifact `mine`: trained once, written anew for each test."""
 
     def made() -> tuple[dict, dict[Path, bytes]]:
         answer = mark(*TRAIN, *QUICK, "--model", "thirds", "--as", "c5.xlarge", "--out", "mine", "--json")

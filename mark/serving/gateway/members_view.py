@@ -73,7 +73,7 @@ class AgentView(QueueEstimate):
     """Of a device's rings, which have deadlines and never turn: the objective adds nothing."""
     objective_s = 0.0
     cv = 0.0
-    """How its batches' times vary is known on the instance alone."""
+    """Variation of its batches' times: known on the instance alone."""
 
     def __init__(self, instance: str, profile_s: Sequence[float]) -> None:
         super().__init__()

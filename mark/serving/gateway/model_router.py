@@ -321,9 +321,9 @@ class ModelRouter:
             return False
         if calls is None or not self._lambda_takes(request):
             return False
-        if not (
-            stays_late(instance_at, calls.finish_at(now), due_at) and view.device.harms_nobody(view, now, due_at)
-        ):
+        if not stays_late(instance_at, calls.finish_at(now), due_at):
+            return False
+        if not view.device.harms_nobody(view, now, due_at):
             return False
         calls.warm_one_more(self, now, due_at)
         return True
@@ -631,19 +631,21 @@ class ModelRouter:
         view = self.view
         if not view.shared:
             return self._route(request, now, view.rows)
+        return self._share_or_own(request, now)
+
+    def _share_or_own(self, request: InferenceRequest, now: float) -> Agent | None:
+        """A shared instance within the share; else the model's own, or the shared one where it alone admits it."""
+        view = self.view
         shared = self._route(request, now, view.shared)
         if shared is not None and self._is_for_share(shared, request, now):
             return shared
-        return self._own_or_shared(request, now, shared)
-
-    def _own_or_shared(self, request: InferenceRequest, now: float, shared: Agent | None) -> Agent | None:
-        """The model's own; the shared one, beyond its share, where it alone is expected to admit the request."""
-        own = self._in_time(request, now, self.view.near_own) if self.crosses else None
-        own = own or self._route(request, now, self.view.own)
-        if own is None or shared is None:
-            return own or shared
-        if not self._admits(own, request, now) and self._admits(shared, request, now):
-            return shared
+        own = self._in_time(request, now, view.near_own) if self.crosses else None
+        if own is None:
+            own = self._route(request, now, view.own)
+            if own is None or shared is None:
+                return own or shared
+            if not self._admits(own, request, now) and self._admits(shared, request, now):
+                return shared
         self._spare_own(shared, request, now)
         return own
 
@@ -713,11 +715,7 @@ class ModelRouter:
             agent = self._in_time(request, now, view.near_own)
             if agent is None and self._calls_in_time(request, now):
                 return
-        shared = self._route(request, now, view.shared) if agent is None else None
-        if shared is not None and self._is_for_share(shared, request, now):
-            agent = shared
-        if agent is None:
-            agent = self._own_or_shared(request, now, shared)
+        agent = agent or self._share_or_own(request, now)
         if agent is None:
             self.bounced(request, now)
         else:

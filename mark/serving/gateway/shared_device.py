@@ -144,6 +144,6 @@ class _Deadlines:
 
     @property
     def unknown(self) -> int:
-        """How many are of other gateways."""
+        """Requests of other gateways."""
         view = self._tenant.view
         return max(0, view.in_service + view.waiting - len(self._tenant.in_flight))

@@ -20,13 +20,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numba
-from numba.core import codegen as numba_codegen
-from numba.core import cpu as numba_cpu
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 config: Any = numba.config
-codegen: Any = numba_codegen
-cpu: Any = numba_cpu
+codegen: Any = numba.core.codegen
+cpu: Any = numba.core.cpu
 
 
 def compiled(function: Callable[..., Any], folder: Path, options: dict[str, Any]) -> Any:

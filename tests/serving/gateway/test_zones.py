@@ -312,7 +312,7 @@ def test_what_a_shared_instance_bounces_waits_there_where_lambda_is_cold_and_lat
 
 
 def test_nothing_waits_late_on_a_shared_instance_that_its_model_leaves() -> None:
-    """What it takes there is load of the model's own fleet, which is on its way."""
+    """Requests that it takes there are load of the own fleet, which is on its way."""
     shared, calls = agent("s-near", share_rps=0.0), FakeCalls(late=True)
     shared.view.device = cast("SharedDevice", FakeDevice(1.5 * SLO_S, harms=False))
     router = router_of([shared], calls)
