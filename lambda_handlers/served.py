@@ -30,6 +30,7 @@ from mark.domain.tensor import TensorSpec
 from mark.lambda_handlers.environment import required_variable, variable_or
 from mark.lambda_handlers.version_files import fetch_version
 from mark.plugins.files import load_module
+from mark.plugins.memory import keep_freed_memory
 from mark.ports import PythonModel
 from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip.bodies import Tensors
@@ -83,6 +84,7 @@ def load(version: str = "") -> Served:
         own = (required_variable("MARK_BACKEND_TARGET"), variable_or("MARK_BACKEND_FOLDER", ""))
         place = fetch_version(version) if version else own
         _served[version] = None  # from here on its code runs, which may fail and leave something behind
+        keep_freed_memory()
         model = _named(*place)()
         return Served(name, model.inputs, model.predict, outputs=model.outputs, version=known)
     if kind != "emulated":

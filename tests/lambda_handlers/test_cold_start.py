@@ -27,7 +27,7 @@ HEAVY = (
         ("interruption", set(), 260),
         ("warm", set(), 150),
         ("orphans", set(), 150),
-        ("infer", {"numpy"}, 360),
+        ("infer", {"numpy"}, 370),
         ("report", set(), 210),
         ("webhook", set(), 170),
     ],

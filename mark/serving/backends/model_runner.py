@@ -14,6 +14,7 @@ import numpy as np
 
 from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
+from mark.plugins.memory import keep_freed_memory
 from mark.ports import InferReply, InferRequest, PythonModel, Trace, VariantModel
 from mark.protocols.exchange import check_outputs, refused_by_model, zeros
 from mark.protocols.model_contract import class_mistakes
@@ -46,6 +47,7 @@ class ModelRunner:
 
     def load(self) -> None:
         """Make the model and let it answer zeros once, which fills its caches. Errors: Misconfigured."""
+        keep_freed_memory()
         if self._threads is not None:
             os.environ.update(thread_variables(self._threads))
         try:
