@@ -12,27 +12,28 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from statistics import median
-from threading import Barrier
 
 import numpy as np
-import uvloop
 
-from mark.domain.models.profile import Parallelism, Profile
+from mark.domain.models.profile import Parallelism
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.profile import USUAL_BATCHES, request_for
 from mark.planner.batching import tune_batching
-from mark.ports import PythonModel
+from mark.ports import InferRequest, PythonModel
 from mark.serving.backends.factory import python_backend
+from mark.serving.backends.python import PythonBackend
+from mark.serving.backends.replicas import ReplicatedBackend
 from mark.serving.backends.threads import limit_loaded, processors, thread_variables
 from mark.serving.profiling import measure, profile_of
 from scripts.bench.engine import say
-from scripts.bench.load import Ask, Server, saturate, threads_s
-from scripts.bench.running import children
+from scripts.bench.load import Ask, Server, saturate
 from scripts.bench.servers import LATENCY_S, REPLICAS, VISION
 from scripts.bench.serving import ours, wait_until_answered
 from scripts.bench.vision import Vision
@@ -67,87 +68,128 @@ class Multiplied(Interpreted):
         return {"y": inputs["x"] * 2}
 
 
-IMAGE, CONNECTIONS, WHOLE_S, PROFILED_S = np.zeros((1, 16, 16), dtype=np.float32), 16, 5.0, 20.0
-"""Requests that wait for an answer, of an image each."""
+IMAGE = np.zeros((1, 16, 16), dtype=np.float32)
+TURN_S, TURNS, PROFILED_S = 1.0, 30, 20.0
+"""A machine shared with others may change its speed by half within a minute, and little within seconds."""
+
+PythonBackends = PythonBackend | ReplicatedBackend
+Turn = Callable[[], Awaitable[float]]
+"""Images/s of a short while."""
 
 
-def _calls(barrier: Barrier) -> tuple[int, float]:
-    """Images that this process answers in the time, one thread, and the CPU seconds that they take."""
+@asynccontextmanager
+async def side_by_side() -> AsyncIterator[Turn]:
+    """Two processes without MArk, each of which calls the model with an image in a loop."""
+    context = get_context("spawn")
+    ends, workers = [], []
+    for _ in range(REPLICAS.replicas):
+        here, there = context.Pipe()
+        ends.append(here)
+        workers.append(context.Process(target=_call_when_told, args=(there,), daemon=True))
+        workers[-1].start()
+        there.close()
+
+    async def turn() -> float:
+        for end in ends:
+            end.send(TURN_S)
+        return sum([float(await asyncio.to_thread(end.recv)) for end in ends])
+
+    try:
+        yield turn
+    finally:
+        for end, worker in zip(ends, workers, strict=True):
+            end.close()
+            worker.join()
+
+
+def _call_when_told(told: Connection) -> None:
+    """For so many seconds each time; says the images/s."""
     os.environ.update(thread_variables(1))
     model = Vision()
     limit_loaded(1)
-    model.predict({"image": IMAGE})
-    barrier.wait()
-    answered, began_s, until = 0, time.process_time(), time.perf_counter() + WHOLE_S
-    while time.perf_counter() < until:
-        model.predict({"image": IMAGE})
-        answered += 1
-    return answered, time.process_time() - began_s
+    with suppress(EOFError):
+        while True:
+            seconds = told.recv()
+            answered, took_s, began = 0, 0.0, time.perf_counter()
+            while took_s < seconds:
+                model.predict({"image": IMAGE})
+                answered, took_s = answered + 1, time.perf_counter() - began
+            told.send(answered / took_s)
 
 
-def side_by_side() -> tuple[float, float]:
-    """Images/s of two processes without MArk, and images for each CPU second."""
-    context = get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(REPLICAS.replicas, mp_context=context) as pool:
-        barrier = manager.Barrier(REPLICAS.replicas)
-        done = list(pool.map(_calls, [barrier] * REPLICAS.replicas))
-    images = sum(answered for answered, _ in done)
-    return images / WHOLE_S, images / sum(used_s for _, used_s in done)
+@asynccontextmanager
+async def started(backend: PythonBackends) -> AsyncIterator[PythonBackends]:
+    """The backend, until it is no longer needed."""
+    await backend.start()
+    try:
+        yield backend
+    finally:
+        await backend.close()
 
 
-def through_gateway(server: Server) -> tuple[float, float]:
-    """The same of as many replicas behind the gateway: CPU of gateway, agent and replicas, not of the load."""
+def straight(backend: PythonBackends, batch: int) -> Turn:
+    """Batches one after another to the replicas: what a profile says of them."""
+
+    async def turn() -> float:
+        answered, took_s, began = 0, 0.0, time.perf_counter()
+        while took_s < TURN_S:
+            await backend.infer([_request(backend)] * batch)
+            answered, took_s = answered + batch, time.perf_counter() - began
+        return answered / took_s
+
+    return turn
+
+
+def _request(backend: PythonBackends) -> InferRequest:
+    return request_for(None, f"/v2/models/{VISION}/infer", backend.inputs)
+
+
+def through_gateway(server: Server, batch: int) -> Turn:
+    """As many replicas behind the gateway, where a batch waits while another is in work."""
     tensor = {"name": "image", "datatype": "FP32", "shape": IMAGE.shape, "data": IMAGE.tolist()}
     ask = Ask(path=f"/v2/models/{VISION}/infer", body=json.dumps({"inputs": [tensor]}).encode())
     wait_until_answered(server, ask)
-    before_s = _cpu_s(server.pid)
-    rate = uvloop.run(saturate(server.port, ask, seconds=WHOLE_S, connections=CONNECTIONS))
-    return rate, rate * WHOLE_S / (_cpu_s(server.pid) - before_s)
+    return partial(saturate, server.port, ask, seconds=TURN_S, connections=2 * batch)
 
 
-def _cpu_s(pid: int) -> float:
-    """CPU seconds of the process and of all below it: replicas lead sessions of their own."""
-    return threads_s(pid) + sum(map(_cpu_s, children(pid)))
-
-
-def used_whole() -> None:
-    """Both in turn; the ratio is of neighbours in time."""
-    profile = asyncio.run(vision_profile())
-    tuned = tune_batching(profile, LATENCY_S)
-    assert tuned is not None, "a batch of one takes some milliseconds"
-    most = tuned.batch.max_batch
-    told = [f"{one.batch}={1000 * one.latency_s}" for one in profile.points if one.batch <= most]
-    with ours("whole", VISION, *told, core=None) as server:
-        pairs = [(side_by_side(), through_gateway(server)) for _ in range(ROUNDS)]
-    rate, by_cpu = (median(one[at] / alone[at] for alone, one in pairs) for at in (0, 1))
-    carried = median(one[0] for _, one in pairs)
-    figure = f"{rate:.2f} x by images/s ({carried:,.0f}), {by_cpu:.2f} x by CPU, batches of {most}"
-    say("a torch model: gateway, two replicas / two processes", figure, ">= 0.9")
-    say("  the same / what a plan counts on", f"{carried / tuned.capacity_rps:.2f} x", "0.9 to 1.1")
-
-
-async def vision_profile() -> Profile:
-    """As `mark profile` measures it."""
-    backend = python_backend(Vision, REPLICAS, name=VISION)
-    await backend.start()
-    try:
-        request = request_for(None, f"/v2/models/{VISION}/infer", backend.inputs)
+async def used_whole() -> None:
+    """Short turns of each; ratios are of neighbours in time."""
+    async with side_by_side() as processes, started(python_backend(Vision, REPLICAS, name=VISION)) as backend:
+        request = _request(backend)
         points = await measure(backend, lambda: request, USUAL_BATCHES, seconds=PROFILED_S, every_size=True)
-    finally:
-        await backend.close()
-    return profile_of(points, model=VISION, instance_type="bench", machine="this one", date="")
+        profile = profile_of(points, model=VISION, instance_type="bench", machine="this one", date="")
+        tuned = tune_batching(profile, LATENCY_S)
+        assert tuned is not None, "a batch of one takes some milliseconds"
+        most = tuned.batch.max_batch
+        told = [f"{one.batch}={1000 * one.latency_s}" for one in profile.points if one.batch <= most]
+        with ours("whole", VISION, *told, core=None) as server:
+            turns = (processes, straight(backend, most), through_gateway(server, most))
+            found = [[await turn() for turn in turns] for _ in range(TURNS + 1)][1:]
+    alone, profiled, carried = (median(rates) for rates in zip(*found, strict=True))
+    over_alone = [one[2] / one[0] for one in found]
+    over_profile = [one[2] / one[1] for one in found]
+    figure = f"{median(over_alone):.2f} x ({carried:,.0f} and {alone:,.0f} images/s; {_span(over_alone)})"
+    say("a torch model: gateway, two replicas / two processes", figure, ">= 0.9")
+    figure = f"{median(over_profile):.2f} x ({profiled:,.0f} images/s in batches of {most}; {_span(over_profile)})"
+    say("  the same / those batches straight to the replicas, as profiled", figure, "0.9 to 1.1")
+    say(
+        "  the same / what the plan counts on, profiled a minute before",
+        f"{carried / tuned.capacity_rps:.2f} x",
+        "",
+    )
+
+
+def _span(ratios: Sequence[float]) -> str:
+    low, high = np.quantile(ratios, (0.1, 0.9))
+    return f"eight turns in ten {low:.2f} to {high:.2f}"
 
 
 async def requests_per_s(model: Callable[[], PythonModel], parallelism: Parallelism) -> float:
     """Of batches one after another, as an agent sends them."""
-    backend = python_backend(model, parallelism, name="bench")
-    await backend.start()
-    try:
+    async with started(python_backend(model, parallelism, name="bench")) as backend:
         request = request_for(None, "/v2/models/bench/infer", backend.inputs)
         (point,) = await measure(backend, lambda: request, [BATCH], seconds=SECONDS)
         return BATCH / point.median_s
-    finally:
-        await backend.close()
 
 
 def main() -> None:
@@ -160,7 +202,7 @@ def main() -> None:
                     rates.append(asyncio.run(requests_per_s(model, choice)))
         figures = ", ".join(f"{choice} {median(rates):,.0f}" for choice, rates in found.items() if rates)
         say(f"Python backend, {model.__name__.lower()}, replicas x threads", f"{figures} requests/s", "")
-    used_whole()
+    asyncio.run(used_whole())
 
 
 if __name__ == "__main__":
