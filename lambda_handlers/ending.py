@@ -20,7 +20,7 @@ from mark.aws.names import acted_key, orphans_key
 from mark.aws.provision import AT_ONCE
 from mark.aws.session import Aws, AwsSettings
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.orphan import Notice, find_orphans
+from mark.domain.fleet.orphan import Notice, find_orphans
 from mark.lambda_handlers.environment import required_variable, variable_or
 from mark.protocols.events import instant
 

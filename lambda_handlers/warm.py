@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger
 
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import PING_S
+from mark.domain.offerings.offering import PING_S
 from mark.lambda_handlers.metrics import count
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants.serving import VariantServing
 from mark.domain.billing.footprint import Footprint
 from mark.domain.errors import unknown
-from mark.domain.host_spec import SHARED
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.models.objective import ModelSpec, Slo
+from mark.domain.offerings.offering import LambdaOffering, Offering
 from mark.domain.telemetry import Telemetry
 from mark.domain.tensor import TensorSpec
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mark.cloudmodel.world import TYPICAL
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from scripts.acceptance.loads import (
     AcceptanceLoad,
     Foretold,

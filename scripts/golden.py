@@ -20,9 +20,9 @@ from mark.catalog.type_sets import PAPER
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, cache_dir, load_settings
 from mark.domain.billing.costs import BillLine
-from mark.domain.offering import Market
-from mark.domain.orders import Drain, Launch
-from mark.domain.placement import Evict, Place, PlacementOrder
+from mark.domain.fleet.orders import Drain, Launch
+from mark.domain.fleet.placement import Evict, Place, PlacementOrder
+from mark.domain.offerings.offering import Market
 from mark.offline.service_members import service_members
 from mark.plugins.load import build_forecaster
 from mark.policies.spec import Overrides

@@ -9,7 +9,7 @@ from textwrap import wrap
 from mark.catalog.load import load_models, load_prices, load_profiles
 from mark.catalog.type_sets import RETIRED_FAMILIES, is_retired
 from mark.domain.models.profile import Evidence, Profile
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 from scripts.build_catalog import BENCHMARKED
 
 WIDTH = 100

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mark.controller.plan_request import plan_fleet, planner_names
 from mark.controller.policy import ControllerPolicy
 from mark.domain.errors import PlanInfeasible
-from mark.domain.objective import Slo
-from mark.domain.offering import Offering
-from mark.domain.plan import Backup, Plan, PlanRequest
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Offering
+from mark.domain.planning.plan import Backup, Plan, PlanRequest
 from tests.planner.builders import offering, request
 
 PLANNERS = sorted(

@@ -16,7 +16,7 @@ from constructs import Construct
 from mark.aws.names import LEASE, VERSIONS
 from mark.aws.resources import TemplateSpec
 from mark.config.rollout import MachineSettings
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.infra.blueprint import Blueprint
 from mark.infra.roles import store_secret
 from mark.infra.stack import ServiceStack, excuse

@@ -12,12 +12,8 @@ from typing import assert_never
 
 from mark.controller.journal import Header, Tick
 from mark.controller.policy import ControllerPolicy
-from mark.domain.demand import UNIT_S, Demand, Forecast
-from mark.domain.fleet import InstanceState
-from mark.domain.load.announced_events import AnnouncedEvent, Events
-from mark.domain.models.variants import AccuracyTotal, ServedAccuracy
-from mark.domain.offering import Offering
-from mark.domain.orders import (
+from mark.domain.fleet.instances import InstanceState
+from mark.domain.fleet.orders import (
     Drain,
     ForecastFailed,
     Launch,
@@ -30,6 +26,10 @@ from mark.domain.orders import (
     WarmLambda,
     Withdraw,
 )
+from mark.domain.load.announced_events import AnnouncedEvent, Events
+from mark.domain.load.demand import UNIT_S, Demand, Forecast
+from mark.domain.models.variants import AccuracyTotal, ServedAccuracy
+from mark.domain.offerings.offering import Offering
 
 HOUR_S = 3600.0
 IDLE_SHARE = 0.1

@@ -19,7 +19,7 @@ from mark.catalog.billing import Load, bill_fleet
 from mark.catalog.listed import listed_usd_per_hour
 from mark.domain.billing.costs import BillLine, FleetUsage, InstanceUsage, LambdaUsage, Transition
 from mark.domain.billing.footprint import Footprint
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.domain.load.traffic import ModelTraffic
 from mark.service_spec import ServedModel
 

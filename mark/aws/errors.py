@@ -24,7 +24,7 @@ from botocore.exceptions import (
 
 from mark.aws import error_codes as codes
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
-from mark.domain.orders import RefusalCause
+from mark.domain.fleet.orders import RefusalCause
 from mark.steady_time import steady_time
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from mark.aws.errors import translated
 from mark.aws.session import POLL_S
 from mark.domain.errors import MarkError, Misconfigured, failure_words
-from mark.domain.orders import RebalanceAdvised, SpotWarned
+from mark.domain.fleet.orders import RebalanceAdvised, SpotWarned
 from mark.protocols.events import InstanceMessage, parse_message
 
 if TYPE_CHECKING:

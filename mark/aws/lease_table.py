@@ -1,6 +1,6 @@
 """The lease of a service, the tail of its journals and its clients in a DynamoDB table, by conditional writes.
 
-Three kinds of items, by `part` and `place`: `lease`, one item (`mark.domain.lease`); `clients`, one item; and
+Three kinds of items, by `part` and `place`: `lease`, one (`mark.domain.fleet.lease`); `clients`, one; and
 `journal/MODEL`, a line each, compressed, which DynamoDB removes KEEP_S after it was written. A line is written in
 a transaction with a check that the lease is still the writer's: who lost it can write no line, and who cannot
 write does not order. Whatever else DynamoDB refuses is RetryLater: a candidate goes on asking, a holder's term
@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from mark.aws.errors import refused_is_later
 from mark.domain.errors import RetryLater
-from mark.domain.lease import (
+from mark.domain.fleet.lease import (
     TABLE_LEASE,
     Lease,
     LeaseItem,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 
 LONGEST = 64
 """Lambda, IAM and EventBridge take names of up to 64 characters."""

@@ -39,7 +39,7 @@ from mark.aws.resources import (
 from mark.aws.schedules import make_schedules, remove_schedules
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import TagSpecificationTypeDef

@@ -41,7 +41,7 @@ from mark.aws.names import (
 )
 from mark.config.disks import with_disks
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.domain.models.versions import functions_of
 from mark.protocols.events import REBALANCE, SOURCE, SPOT, STATE
 

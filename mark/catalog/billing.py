@@ -21,8 +21,8 @@ from mark.domain.billing.costs import BillLine, CostUsd, FleetUsage, InstanceUsa
 from mark.domain.billing.footprint import Footprint
 from mark.domain.billing.service_prices import ServiceItem, ServicePrices
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.fleet import Role
-from mark.domain.offering import SURPLUS_USD_PER_VCPU_HOUR, LambdaOffering, Offering
+from mark.domain.fleet.instances import Role
+from mark.domain.offerings.offering import SURPLUS_USD_PER_VCPU_HOUR, LambdaOffering, Offering
 
 SECONDS_PER_HOUR = 3600.0
 MINIMUM_BILLED_S = 60

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from mark.catalog.billing import SECONDS_PER_HOUR, Load, bill_running, bill_shared, bill_traffic
 from mark.domain.billing.costs import BillLine
 from mark.domain.billing.footprint import Footprint
-from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.offerings.offering import LambdaOffering, Offering
 
 
 def break_even_rps(

@@ -18,7 +18,7 @@ from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.commitments.applied import apply
 from mark.domain.commitments.eligible import Compute, Usage
 from mark.domain.commitments.owned import Commitments
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 
 COMPONENT = "commitments"
 USED, UNUSED, COVERED = "used", "unused", "on demand that they cover"

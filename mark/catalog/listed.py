@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mark.catalog.load import load_prices
-from mark.domain.offering import InstanceType, Market
+from mark.domain.offerings.offering import InstanceType, Market
 
 
 def listed_usd_per_hour(offering: str) -> float | None:

@@ -18,10 +18,10 @@ from pathlib import Path
 from mark.catalog.schema import LAMBDA, ModelFile, PriceFile, ServicePriceFile, parse_file, parse_profiles
 from mark.domain.billing.service_prices import ServicePrices, price_key
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.models.objective import ModelSpec
 from mark.domain.models.profile import Profile, assumed_words, stand_in_words
 from mark.domain.models.variants import Variant, VariantTable
-from mark.domain.objective import ModelSpec
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 
 SUPERNETS = {
     "supernet": "mark.models.supernet:Supernet",

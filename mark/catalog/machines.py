@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mark.domain.offering import InstanceType, MachineKind
+from mark.domain.offerings.offering import InstanceType, MachineKind
 
 KEPLER_FAMILIES = ("g2", "p2")
 """Their GPUs have no driver in AWS's image for containers: on all but p3 and g3 it loads NVIDIA's open kernel

@@ -16,9 +16,9 @@ from mark.cloudmodel.noise import noise_quantile, second_quantile
 from mark.cloudmodel.world import IDEAL, World
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import SizeDistribution
+from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.models.profile import Profile
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import (
+from mark.domain.offerings.offering import (
     LAMBDA_PAYLOAD_MIB,
     LAMBDA_PROFILED_GIB,
     BatchPolicy,
@@ -27,8 +27,8 @@ from mark.domain.offering import (
     Market,
     Offering,
 )
-from mark.domain.plan import Excuse
-from mark.domain.service_cap import Takes
+from mark.domain.planning.plan import Excuse
+from mark.domain.planning.service_cap import Takes
 from mark.planner.batching import TunedBatch, capacity_rps, tune_batching
 
 LAMBDA_MEMORY_GIB = 10.0

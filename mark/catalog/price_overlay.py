@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from mark.catalog.load import PriceSnapshot
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import InstanceType, Market
+from mark.domain.offerings.offering import InstanceType, Market
 
 _DECIMALS = 8
 MOST = 10.0

@@ -9,7 +9,7 @@ from datetime import date
 
 from mark.catalog.load import PriceSnapshot
 from mark.catalog.schema import CreditsEntry, PriceEntry
-from mark.domain.offering import BurstCredits, InstanceType
+from mark.domain.offerings.offering import BurstCredits, InstanceType
 
 PERCENT = 100.0
 _DECIMALS = 8

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from mark.catalog.mistakes import mistakes_line
 from mark.domain.billing.service_prices import UNITS, ServiceItem, price_key
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.models.profile import (
     NOT_STATED,
     AlsoMeasured,
@@ -38,8 +39,7 @@ from mark.domain.models.profile import (
     Profile,
     Provenance,
 )
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import BurstCredits, InstanceType
+from mark.domain.offerings.offering import BurstCredits, InstanceType
 
 LAMBDA = "lambda"
 """The instance type that stands for Lambda in a profile."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mark.catalog.load import ProfileSet, load_models, load_profiles
-from mark.domain.objective import ModelSpec
+from mark.domain.models.objective import ModelSpec
 from mark.plugins.files import source_of
 
 TARGETS = ("mark.models.digits:Digits", "mark.models.lstm_lm:LanguageModel", "mark.models.transformer:Polarity")

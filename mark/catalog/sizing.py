@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mark.domain.billing.footprint import Gateways
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 
 GATEWAY_RPS_PER_CORE = 20_000.0
 GATEWAY_MIB_PER_S_PER_CORE = 300.0

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mark.domain.demand import Demand
-from mark.domain.offering import CREDITED_STARTS_A_DAY, Offering
+from mark.domain.load.demand import Demand
+from mark.domain.offerings.offering import CREDITED_STARTS_A_DAY, Offering
 
 SURGE_SHARE = 0.1
 """Share of the time that a standby is awake, where its type is chosen."""

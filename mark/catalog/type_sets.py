@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from mark.catalog.load import PriceSnapshot
 from mark.domain.errors import unknown
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 
 RETIRED_FAMILIES = ("p2", "p3")
 """EC2's own list of types no longer has them, though the price list still does: the instance-type reference of

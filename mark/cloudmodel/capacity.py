@@ -25,7 +25,7 @@ from collections.abc import Collection, Sequence
 
 from mark.cloudmodel.spot_prices import SpotPrices
 from mark.cloudmodel.world import World, pool_zone
-from mark.domain.offering import InstanceType, Market
+from mark.domain.offerings.offering import InstanceType, Market
 
 ANSWER_S = 60.0
 """Answers hold for so long."""

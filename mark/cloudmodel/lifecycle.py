@@ -35,9 +35,9 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
 from mark.domain.billing.costs import Ec2State
-from mark.domain.fleet import InstanceState, Role
-from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits, InstanceType
-from mark.domain.times import CloudTimes, RebalanceAdvice
+from mark.domain.fleet.instances import InstanceState, Role
+from mark.domain.offerings.offering import CREDITED_STARTS_A_DAY, BurstCredits, InstanceType
+from mark.domain.offerings.times import CloudTimes, RebalanceAdvice
 
 DAY_S = 86400.0
 T = TypeVar("T")

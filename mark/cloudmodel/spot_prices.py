@@ -34,7 +34,7 @@ from functools import cache
 from statistics import NormalDist
 
 from mark.cloudmodel.world import World
-from mark.domain.offering import InstanceType, Offering
+from mark.domain.offerings.offering import InstanceType, Offering
 
 HOUR_S = 3600.0
 KNOT_S = 24 * HOUR_S

@@ -26,10 +26,10 @@ import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from mark.domain.offering import ANY_ZONE, InstanceType, MachineKind, Market, Offering
-from mark.domain.quota import STANDARD, Quotas, VcpuQuota, quota_family
-from mark.domain.service_cap import NO_CAP, ServiceCap
-from mark.domain.times import CloudTimes, LognormalTime
+from mark.domain.offerings.offering import ANY_ZONE, InstanceType, MachineKind, Market, Offering
+from mark.domain.offerings.quota import STANDARD, Quotas, VcpuQuota, quota_family
+from mark.domain.offerings.times import CloudTimes, LognormalTime
+from mark.domain.planning.service_cap import NO_CAP, ServiceCap
 
 
 class WorldName(StrEnum):

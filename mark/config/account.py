@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, model_
 
 from mark.catalog.price_overlay import PriceOverlay
 from mark.config.parts import Part, Positive, Share, matching
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 
 
 def _as_written(value: object) -> object:

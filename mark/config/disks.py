@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mark.domain.errors import Misconfigured
-from mark.domain.snapshots import snapshot_gib
+from mark.domain.offerings.snapshots import snapshot_gib
 
 if TYPE_CHECKING:  # functions that name resources do without the settings' libraries
     from mark.config.rollout import MachineSettings, NodeSettings, RolloutSettings

@@ -21,9 +21,9 @@ from mark.dispatch.variants.serving import VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.load.announced_events import events_of
 from mark.domain.load.sizes import SizeDistribution
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
-from mark.domain.times import LognormalTime, RebalanceAdvice
+from mark.domain.models.objective import ModelSpec, Slo
+from mark.domain.offerings.offering import LAMBDA_PROFILED_GIB, MachineKind
+from mark.domain.offerings.times import LognormalTime, RebalanceAdvice
 from mark.plugins.load import is_oracle, load_forecaster
 from mark.policies.bundles import KAIROS, check_policy
 from mark.policies.overrides import Tuning

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.price_overlay import PriceOverlay, match_each, overlay_prices
 from mark.config.settings import Settings
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 
 
 def chosen_prices(settings: Settings) -> PriceSnapshot:

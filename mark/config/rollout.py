@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from mark.config.parts import NotNegativeInt, Part, Positive, PositiveInt, matching
-from mark.domain.snapshots import SNAPSHOT_GIB, snapshot_gib
+from mark.domain.offerings.snapshots import SNAPSHOT_GIB, snapshot_gib
 
 Mail = Annotated[str, matching(r"[^@\s]+@[^@\s]+", "team@example.com")]
 Arn = Annotated[

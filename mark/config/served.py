@@ -13,7 +13,7 @@ from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.service import BackendSettings, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.policies.bundles import KAIROS
 
 ON_LAMBDA = ("emulated", "python")

@@ -27,8 +27,8 @@ from mark.controller.policy import COVER_SHARE
 from mark.dispatch.central.policy import TooLate
 from mark.dispatch.policy import Late
 from mark.domain.models.versions import LONGEST_S, CanaryPolicy, are_steps
-from mark.domain.offering import Market
-from mark.domain.service_cap import ServiceCap
+from mark.domain.offerings.offering import Market
+from mark.domain.planning.service_cap import ServiceCap
 from mark.policies.bundles import reported_policies
 
 Port = Annotated[int, Field(ge=0, le=65535)]

@@ -14,8 +14,8 @@ from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import State, Tokens
 from mark.domain.figures import plural
-from mark.domain.fleet import FleetView, InstanceState, Role
-from mark.domain.orders import Drain, Fact, Order, RebalanceAdvised
+from mark.domain.fleet.instances import FleetView, InstanceState, Role
+from mark.domain.fleet.orders import Drain, Fact, Order, RebalanceAdvised
 
 EXACT = 1e-9
 """Requests/s that rounding may add."""

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Tokens
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.orders import Drain, Order
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.orders import Drain, Order
 from mark.planner.kairos.pool_choice import BUDGET_ROUNDING
 
 

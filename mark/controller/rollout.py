@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from mark.domain.figures import share_words
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.orders import Drain, Launch, LaunchRefused, Order
 from mark.domain.models.canary_evidence import most_missed
 from mark.domain.models.versions import (
     LONGEST_S,
@@ -34,8 +35,7 @@ from mark.domain.models.versions import (
     shadow_sentence,
     shown,
 )
-from mark.domain.offering import Offering
-from mark.domain.orders import Drain, Launch, LaunchRefused, Order
+from mark.domain.offerings.offering import Offering
 
 REQUEST_TIMEOUT_S = 600.0
 """A launch that has not been seen for so long is forgotten, and ordered anew."""

@@ -18,9 +18,9 @@ from statistics import median
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Note, NoteKind
 from mark.dispatch.instance.measured import estimate_cv
-from mark.domain.fleet import Role
-from mark.domain.member import Member, MemberState
-from mark.domain.offering import Offering
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import Member, MemberState
+from mark.domain.offerings.offering import Offering
 
 SLOWEST, FASTEST = 2.0, 0.5
 """Bounds of a ratio, against bad measurements."""

@@ -10,8 +10,8 @@ from mark.controller.policy import ControllerPolicy, MonitorPolicy
 from mark.controller.state import Observation, SloBoost, State, Tokens
 from mark.dispatch.objective import missed_target
 from mark.domain.figures import share_words
-from mark.domain.offering import Offering
-from mark.domain.orders import Launch, Order
+from mark.domain.fleet.orders import Launch, Order
+from mark.domain.offerings.offering import Offering
 
 
 def monitor_slo(

@@ -20,8 +20,8 @@ from mark.controller.state import Observation, State, Tokens, wakeable_standbys,
 from mark.controller.surges import bridge_surges
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.figures import share_words
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.orders import Launch, Order, StartStandby, StopStandby, Terminate
 
 STANDBY_SLACK = 1.25
 """Standbys for surges are terminated once there are so many times more than needed (hysteresis)."""

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, State, Tokens
-from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState
+from mark.domain.fleet.orders import Launch, Order
 from mark.domain.front import Front
-from mark.domain.offering import ANY_ZONE, Offering
-from mark.domain.orders import Launch, Order
+from mark.domain.offerings.offering import ANY_ZONE, Offering
 
 HOUR_S = 3600.0
 SAME_USD = 1e-9

@@ -43,9 +43,9 @@ from mark.deployment.synth import Synthesis, check_settings, synthesise
 from mark.deployment.zones import in_zones
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
+from mark.domain.fleet.orders import RefusalCause
 from mark.domain.models.versions import shown
-from mark.domain.offering import Market
-from mark.domain.orders import RefusalCause
+from mark.domain.offerings.offering import Market
 from mark.live.local.first_price import ASK_ABOVE_USD_PER_HOUR, FirstPrice, first_price
 from mark.live.models import LiveModel
 from mark.live.version_bundles import upload

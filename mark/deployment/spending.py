@@ -13,7 +13,7 @@ from mark.catalog.billing import HOURS_PER_MONTH
 from mark.config.settings import Settings
 from mark.domain.billing.footprint import Footprint
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import LambdaOffering
+from mark.domain.offerings.offering import LambdaOffering
 from mark.live.models import LiveModel
 from mark.report.overhead import overhead_usd_per_hour
 

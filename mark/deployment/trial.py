@@ -24,7 +24,7 @@ from mark.config.service import BackendSettings, ServedSettings
 from mark.config.settings import Settings
 from mark.deployment.bundles import fits_function
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.report.terminal import note
 
 MOST_USD_PER_HOUR, MOST_USD_A_DAY = 1.0, 5.0

@@ -12,7 +12,7 @@ from mark.aws.permissions.policies import Names
 from mark.cloudmodel.world import IDEAL, World
 from mark.domain.clock import ClockAnchor
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 from mark.emulator.signature import AccessKey
 
 ACCOUNT = "123456789012"

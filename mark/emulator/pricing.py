@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 from mark.emulator.config import REGION
 from mark.emulator.errors import ApiError, not_emulated
 from mark.emulator.paging import page_of

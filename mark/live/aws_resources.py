@@ -16,7 +16,7 @@ from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
 from mark.config.training import trains_in_function
 from mark.domain.documents import json_text
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.domain.tensor import TensorSpec
 from mark.live.local.running import Running
 from mark.service_spec import ServedModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mark.config.settings import Settings
-from mark.domain.offering import calls_of_models
+from mark.domain.offerings.offering import calls_of_models
 from mark.live.aws_clients import aws_settings
 from mark.live.gateway_start import GatewayStart
 from mark.live.local.running import Running

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from mark.aws.ec2.tags import EXPIRES, OFFERING, PROFILE_OF
 from mark.domain.clock import ClockAnchor
-from mark.domain.member import Member
+from mark.domain.fleet.member import Member
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
-from mark.domain.offering import BatchPolicy, Market, Offering
+from mark.domain.offerings.offering import BatchPolicy, Market, Offering
 from mark.ports import AgentLink
 from mark.service_spec import ServedModel
 

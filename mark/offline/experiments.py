@@ -20,7 +20,7 @@ from mark.dispatch.variants.qos import QosRule
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured, unknown
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.offline.learned_policy import learned_policy, policy_reader
 from mark.offline.trace_source import given_trace
 from mark.offline.workloads import chosen_workload

@@ -11,7 +11,7 @@ from mark.catalog.shipped_models import ShippedModel, shipped_models
 from mark.catalog.type_sets import TYPE_SETS
 from mark.config.settings import Settings
 from mark.dispatch.rules import rule_names
-from mark.domain.objective import ModelSpec
+from mark.domain.models.objective import ModelSpec
 from mark.plugins.load import forecaster_names, own_policy_names
 from mark.policies.bundles import policy_names
 from mark.report.formatting import format_duration, percent

@@ -17,7 +17,7 @@ from mark.controller.hosts.placement_journal import PlacementDecision
 from mark.controller.journal import Header
 from mark.controller.state import Decision, Observation
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.fleet import FleetView
+from mark.domain.fleet.instances import FleetView
 from mark.policies.bundles import policy_names
 from mark.policies.present import SAGEMAKER, Present
 from mark.report.files import JOURNAL_NAME, MODELS_NAME, PLACEMENTS_NAME, make_folder

@@ -10,7 +10,7 @@ from mark.catalog.latency_tables import load_latency_table, load_sizes, type_pri
 from mark.config.policies import usable_cache
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.domain.errors import unknown
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.planner.kairos.pool_choice import COMPARED, Ints, PoolSpace, choose_similar, pool_space
 from mark.planner.kairos.pool_search import PoolSearch, search_pools
 from mark.report.formatting import format_pool

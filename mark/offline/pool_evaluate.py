@@ -11,7 +11,7 @@ from mark.catalog.latency_tables import load_latency_table, load_sizes
 from mark.config.policies import usable_cache
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.domain.models.latency_table import parse_pool
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.report.formatting import percent
 from mark.report.terminal import progress, show, show_json
 from mark.simulator.engine.compiled import compiled_central_kernel

@@ -24,7 +24,7 @@ import numpy as np
 
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.models.profile import Profile
-from mark.domain.offering import BatchPolicy
+from mark.domain.offerings.offering import BatchPolicy
 
 SETTLED = 1e-12
 """The distribution of a batch's first request is known when no probability moves by more."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mark.domain.offering import Offering
-from mark.domain.quota import quota_family
+from mark.domain.offerings.offering import Offering
+from mark.domain.offerings.quota import quota_family
 
 
 def equivalents(planned: Offering, offerings: Iterable[Offering], price_factor: float) -> tuple[Offering, ...]:

@@ -20,8 +20,8 @@ from functools import lru_cache
 
 from numba import njit
 
-from mark.domain.objective import Slo
-from mark.domain.offering import Offering
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Offering
 
 MAX_SERVERS = 200
 """More servers than this count as this many: at equal load a larger fleet waits less, so this errs upwards."""

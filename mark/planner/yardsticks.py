@@ -36,9 +36,9 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from mark.domain.errors import PlanInfeasible
-from mark.domain.objective import Slo
-from mark.domain.offering import CREDITED_STARTS_A_DAY, LambdaOffering, Offering
-from mark.domain.times import CloudTimes, LognormalTime
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import CREDITED_STARTS_A_DAY, LambdaOffering, Offering
+from mark.domain.offerings.times import CloudTimes, LognormalTime
 
 MINUTE_S = 60
 CELL_S = 60

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from mark.domain.errors import unknown
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.policies.bundles import FLEET_PER_MODEL, PolicyBundle
 
 Part = TypeVar("Part")

@@ -14,11 +14,11 @@ from mark.dispatch.variants.qos import QosPool
 from mark.dispatch.variants.qos_policy import QosNetwork
 from mark.dispatch.variants.serving import VariantDispatch
 from mark.domain.billing.footprint import Footprint
-from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.load.announced_events import Events
 from mark.domain.load.size_window import WINDOW
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import Market
+from mark.domain.models.objective import ModelSpec, Slo
+from mark.domain.offerings.offering import Market
+from mark.domain.planning.capacity_schedule import CapacityWindow
 from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR
 from mark.policies.overrides import Tuning
 from mark.policies.supply import USUAL_LIMITS, OverflowLimits

@@ -12,8 +12,8 @@ from mark.cloudmodel.world import IDEAL, World
 from mark.domain.billing.footprint import Footprint
 from mark.domain.billing.service_prices import ServiceItem, ServicePrices
 from mark.domain.errors import Misconfigured
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import (
+from mark.domain.models.objective import ModelSpec, Slo
+from mark.domain.offerings.offering import (
     LAMBDA_PROFILED_GIB,
     LambdaGuess,
     LambdaOffering,
@@ -21,7 +21,7 @@ from mark.domain.offering import (
     Offering,
     calls_of_models,
 )
-from mark.domain.plan import Excuse
+from mark.domain.planning.plan import Excuse
 
 MOST_EXCUSES = 3
 """Types named in an error where none serves: one line is read, a list of all is not."""

@@ -21,8 +21,8 @@ from typing import Literal, get_args
 
 from mark.domain.billing.costs import Ec2State
 from mark.domain.errors import Misconfigured
-from mark.domain.orders import RebalanceAdvised, SpotWarned
-from mark.domain.times import SPOT_NOTICE_S
+from mark.domain.fleet.orders import RebalanceAdvised, SpotWarned
+from mark.domain.offerings.times import SPOT_NOTICE_S
 
 SOURCE = "aws.ec2"
 SPOT = "EC2 Spot Instance Interruption Warning"

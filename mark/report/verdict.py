@@ -13,8 +13,8 @@ from typing import TypedDict
 
 from mark.catalog.billing import HOURS_PER_MONTH, SECONDS_PER_HOUR
 from mark.domain.figures import plural
-from mark.domain.objective import Slo
-from mark.domain.offering import LambdaGuess, LambdaOffering
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import LambdaGuess, LambdaOffering
 from mark.policies.bundles import is_own
 from mark.report.formatting import (
     finite,

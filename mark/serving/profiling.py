@@ -19,7 +19,7 @@ from mark.catalog.schema import format_profiles
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import share_words
 from mark.domain.models.profile import MOST_CV, Evidence, LatencyPoint, Profile, Provenance
-from mark.domain.times import P95_SIGMAS
+from mark.domain.offerings.times import P95_SIGMAS
 from mark.ports import Backend, InferRequest
 
 WARM_UPS = 3

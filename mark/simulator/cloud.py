@@ -34,9 +34,8 @@ from mark.cloudmodel.lifecycle import (
 from mark.cloudmodel.world import World, pool_zone
 from mark.domain.billing.costs import InstanceUsage
 from mark.domain.commitments.owned import CapacityReservation
-from mark.domain.fleet import FleetView, Instance, Role
-from mark.domain.offering import Market, Offering
-from mark.domain.orders import (
+from mark.domain.fleet.instances import FleetView, Instance, Role
+from mark.domain.fleet.orders import (
     Drain,
     Fact,
     Launch,
@@ -51,6 +50,7 @@ from mark.domain.orders import (
     WarmLambda,
     Withdraw,
 )
+from mark.domain.offerings.offering import Market, Offering
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.node_plane import NodePlane

@@ -9,7 +9,7 @@ from mark.controller.runner import Journal
 from mark.controller.state import Decision, NoteKind, Observation
 from mark.domain.billing.footprint import Gateways
 from mark.domain.figures import figure
-from mark.domain.fleet import FleetView
+from mark.domain.fleet.instances import FleetView
 from mark.simulator.results import RunResult
 
 SHED_SHARE = 0.001

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from mark.catalog.billing import Load
 from mark.catalog.commitment_bill import Hours
 from mark.domain.billing.costs import BillLine, CostUsd
-from mark.domain.objective import Slo
-from mark.domain.offering import LambdaGuess
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import LambdaGuess
 from mark.policies.tuning import TunedSetting
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mark.domain.clients import ClientDirectory
 from mark.domain.errors import RetryLater
-from mark.domain.lease import Lease
+from mark.domain.fleet.lease import Lease
 from mark.ports import JournalTail
 from mark.store.codec import CLIENTS
 from mark.store.connect import Link

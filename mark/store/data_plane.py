@@ -10,10 +10,10 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
-from mark.domain.host_spec import HostSpec
-from mark.domain.listing import Listing
+from mark.domain.fleet.host_spec import HostSpec
+from mark.domain.fleet.listing import Listing
+from mark.domain.fleet.member import Member, Peer
 from mark.domain.load.traffic import GatewayReport, Warmed
-from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
 from mark.service_spec import AgentSpec, ServiceSpec
 from mark.store.clients import clients_of

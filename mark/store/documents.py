@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
-from mark.domain.member import Member
+from mark.domain.fleet.member import Member
 from mark.service_spec import ServiceSpec
 from mark.store.codec import CLOCK, MEMBER, SPEC, Codec
 from mark.store.keys import Keys

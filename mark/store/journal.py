@@ -16,8 +16,8 @@ from itertools import takewhile
 from mark.controller.journal import entry_line
 from mark.controller.state import Decision, Observation
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import FleetView
-from mark.domain.lease import Lease, LeaseLost
+from mark.domain.fleet.instances import FleetView
+from mark.domain.fleet.lease import Lease, LeaseLost
 from mark.ports import JournalTail, TailLine
 from mark.store.connect import Link
 from mark.store.keys import Keys

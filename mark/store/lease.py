@@ -1,8 +1,8 @@
-"""The lease on a service in its store (`mark.domain.lease`)."""
+"""The lease on a service in its store (`mark.domain.fleet.lease`)."""
 
 from __future__ import annotations
 
-from mark.domain.lease import STORE_LEASE, Lease, LeaseLost, LeaseTimes
+from mark.domain.fleet.lease import STORE_LEASE, Lease, LeaseLost, LeaseTimes
 from mark.store.connect import Link
 from mark.store.keys import Keys
 from mark.store.scripts import RELEASE, RENEW, TAKE

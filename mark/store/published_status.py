@@ -25,7 +25,7 @@ from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.documents import plain
-from mark.domain.fleet import Instance, InstanceState, Role
+from mark.domain.fleet.instances import Instance, InstanceState, Role
 from mark.domain.load.announced_events import Events
 from mark.domain.models.versions import RolloutCommand
 

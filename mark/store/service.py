@@ -13,11 +13,11 @@ from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.host_spec import SHARED, HostSpec
-from mark.domain.lease import Lease, LeaseLost
-from mark.domain.listing import ListedInstance
+from mark.domain.fleet.host_spec import SHARED, HostSpec
+from mark.domain.fleet.lease import Lease, LeaseLost
+from mark.domain.fleet.listing import ListedInstance
+from mark.domain.fleet.member import Member, Peer
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions, outdated_versions
 from mark.ports import JournalTail, LeaseKeeper
 from mark.service_spec import AgentSpec, ServedModel, ServiceSpec

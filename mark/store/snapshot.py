@@ -19,8 +19,8 @@ from mark.domain.billing.costs import LedgerRecord
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
+from mark.domain.fleet.member import Peer
 from mark.domain.load.traffic import ModelTraffic
-from mark.domain.member import Peer
 from mark.service_spec import ServiceSpec
 from mark.store.keys import MODEL_DOCUMENTS
 from mark.store.service import ServiceStore

@@ -11,8 +11,8 @@ from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.controller.policy import COVER_SHARE
 from mark.dispatch.policy import Routing
-from mark.domain.objective import Slo
-from mark.domain.offering import Market
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Market
 from mark.policies.spec import Overrides
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript

@@ -17,7 +17,7 @@ from mark.controller.hosts.placement_journal import (
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation
 from mark.domain.errors import Misconfigured, file_errors
-from mark.domain.fleet import FleetView
+from mark.domain.fleet.instances import FleetView
 
 
 class LineFile:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import constant
 from scripts.acceptance.figures_page import Check, FigureTable, Line, Row

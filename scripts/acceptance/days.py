@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from mark.catalog.type_sets import PAPER
 from mark.controller.journal import Header
 from mark.controller.state import Decision, Observation
-from mark.domain.fleet import FleetView
-from mark.domain.offering import Market
-from mark.domain.plan import Plan
+from mark.domain.fleet.instances import FleetView
+from mark.domain.offerings.offering import Market
+from mark.domain.planning.plan import Plan
 from mark.planner.greedy import single_type_gap
 from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mark.cloudmodel.world import TYPICAL
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.report.runs.rivals import best_of, keeps_objective
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult

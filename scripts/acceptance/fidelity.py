@@ -18,7 +18,7 @@ from pathlib import Path
 from mark.config.service import OfferingSettings, ServiceSettings
 from mark.config.settings import FaultSettings, Settings, load_settings
 from mark.config.trace import TraceSettings
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.live.commands.service_rehearsal import rehearse_service
 from mark.report.live.formatting import components

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.studies.setups import SETUPS
 from scripts.acceptance import ablation, bill, elsewhere, forecasts, rivals, sensitivity
 from scripts.acceptance.days import (

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mark.catalog.load import model
 from mark.catalog.type_sets import CPU, CURRENT, PAPER
 from mark.cloudmodel.world import IDEAL, ROUGH, TYPICAL, World
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.policies.bundles import PACKED, policy_names, tuning_grid
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.spec import Overrides

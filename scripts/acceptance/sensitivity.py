@@ -21,7 +21,7 @@ from mark.controller.limits import spot_breaker as breaker
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
 from mark.controller.limits.spot_breaker import BreakerPolicy
 from mark.controller.policy import ControllerPolicy
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.planner import hedged
 from mark.planner.hedging import full_queue, miss_penalty, rates, shortfall_cost, small_fleet, spot_pools
 from mark.policies import bundles

@@ -19,7 +19,7 @@ import yaml
 
 from mark.config.settings import load_settings
 from mark.controller.hosts import sharing
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.offline.simulate_service import ServiceReplays
 from scripts.acceptance.zoo import DAY_S, GPU_MODELS, GPUS, draw, draw_for_gpus, write_zoo
 

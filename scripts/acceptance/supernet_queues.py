@@ -22,7 +22,7 @@ from mark.config.policies import chosen_overrides
 from mark.config.service import OfferingSettings
 from mark.config.settings import Settings
 from mark.config.trace import TraceSettings
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.offline.experiments import make_experiment
 from mark.simulator.traces.trace import Trace, read_trace, write_trace
 from mark.studies.superserve.fig10 import MEAN_RPS, PEAK_RPS, by_second, compressed_rates

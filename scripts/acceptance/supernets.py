@@ -27,7 +27,7 @@ from mark.config.service import (
 from mark.config.settings import Settings
 from mark.config.trace import TraceSettings
 from mark.domain.models.variants import VariantTable
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.studies.superserve.loads import FIXED, PEAK_SHARE, front_models
 from scripts.acceptance import slowed_supernet

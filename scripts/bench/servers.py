@@ -25,13 +25,13 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import MOST_CLIENTS, Client, ClientDirectory, HashedKey, Limits, hash_of_key
 from mark.domain.clock import ClockAnchor
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import Member, MemberState, Peer
 from mark.domain.load.traffic import GatewayReport, Warmed
-from mark.domain.member import Member, MemberState, Peer
+from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.models.profile import Evidence, LatencyPoint, Parallelism, Profile, Provenance
 from mark.domain.models.versions import ModelVersions
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
+from mark.domain.offerings.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.telemetry import Telemetry
 from mark.models.digits import Digits
 from mark.ports import Backend, InferReply, InferRequest

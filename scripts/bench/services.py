@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.planner.shared.packing import Fit, HostType, Need
 
 MOST_BUSY, HOURS = 0.7, 1.0

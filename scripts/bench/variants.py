@@ -9,7 +9,7 @@ import numpy as np
 
 from mark.catalog.variant_tables import load_variants
 from mark.dispatch.variants.slackfit import VariantRule, build_choices, choose
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.simulator.engine.compiled import compiled_variant_kernel
 from mark.simulator.fixed.fixed_workers import FixedWorkers
 from mark.simulator.request_streams import bursty_arrivals

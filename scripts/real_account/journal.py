@@ -11,10 +11,10 @@ from mark.catalog.listed import listed_usd_per_hour
 from mark.controller.journal import Header, Tick
 from mark.domain.billing.costs import FleetUsage, LambdaUsage, Transition
 from mark.domain.billing.footprint import Footprint
-from mark.domain.fleet import Instance, InstanceState
-from mark.domain.offering import Market
-from mark.domain.orders import SpotWarned
-from mark.domain.times import CloudTimes
+from mark.domain.fleet.instances import Instance, InstanceState
+from mark.domain.fleet.orders import SpotWarned
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.times import CloudTimes
 from mark.offline.explanation.boot_times import BootTimes, Way
 from scripts.real_account.table import Part
 

@@ -30,8 +30,8 @@ from mark.config.settings import Settings, load_settings, settings_anywhere
 from mark.controller.journal import Header, Tick, read_journal
 from mark.deployment.bundles import fits_function
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.fleet import FleetView, InstanceState
-from mark.domain.offering import LambdaOffering
+from mark.domain.fleet.instances import FleetView, InstanceState
+from mark.domain.offerings.offering import LambdaOffering
 from mark.live.commands.try_service import Route, route_to_account
 from mark.live.models import make_live_models
 from mark.live.service_session import service_aws

@@ -9,7 +9,7 @@ from mark.config.capacity import CapacitySettings
 from mark.config.service import BackendSettings
 from mark.config.settings import Settings
 from mark.deployment.trial import RPS, trial_settings
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 
 MOST_USD_A_DAY = 1.0
 """Then instances end until the next day. Two days, 48 hours of the node (1.70) and FIS (0.60) stay below 5 USD."""

@@ -14,7 +14,7 @@ from statistics import median
 
 import numpy as np
 
-from mark.domain.times import LognormalTime
+from mark.domain.offerings.times import LognormalTime
 
 ENOUGH = 20
 """Samples from which on a 95 % point is measured: one of twenty lies above it."""

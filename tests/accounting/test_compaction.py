@@ -27,7 +27,7 @@ from mark.accounting.hourly_totals import first_mark
 from mark.accounting.ledger import running_now, usage_before
 from mark.accounting.model_ledger import ModelLedger
 from mark.domain.billing.costs import Ec2State, LedgerRecord, Transition
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from tests.accounting.test_daily_costs import LARGE, SERVED, SMALL
 from tests.footprints import FOOTPRINT
 

@@ -14,7 +14,7 @@ from mark.accounting.ledger import running_now, usage_before
 from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import bill_asleep, bill_instances, bill_running
 from mark.domain.billing.costs import BillLine, Ec2State, FleetUsage, Transition
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from tests.footprints import FOOTPRINT
 
 SURPLUS = "surplus"

@@ -16,7 +16,7 @@ from mark.accounting.model_ledger import ModelLedger
 from mark.accounting.version_costs import VersionCost, version_costs
 from mark.catalog.billing import cost_of
 from mark.domain.billing.costs import LedgerRecord, Transition
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from tests.serving.harness import served
 
 MODEL = served()

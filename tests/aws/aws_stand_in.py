@@ -11,7 +11,7 @@ from typing import Any
 import botocore.handlers
 import pytest
 
-from mark.domain.orders import SpotWarned
+from mark.domain.fleet.orders import SpotWarned
 from mark.protocols.events import compose_message
 from tests.aws.builders import ON_DEMAND, SLEEPER
 

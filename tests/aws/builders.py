@@ -26,11 +26,11 @@ from mark.aws.resources import LambdaSpec, describe
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.config.rollout import RolloutSettings
 from mark.domain.billing.costs import Transition
-from mark.domain.fleet import Role
-from mark.domain.listing import ListedInstance
-from mark.domain.member import Member, MemberState
-from mark.domain.offering import Market
-from mark.domain.orders import Launch
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.listing import ListedInstance
+from mark.domain.fleet.member import Member, MemberState
+from mark.domain.fleet.orders import Launch
+from mark.domain.offerings.offering import Market
 from mark.ports import Clock, Ledger, Membership
 from mark.protocols.events import InstanceMessage, compose_message
 from tests.planner.builders import offering

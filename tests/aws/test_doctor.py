@@ -40,8 +40,8 @@ from mark.config.settings import Settings
 from mark.deployment.checks.doctor import check_credentials, check_disks, check_image, check_machine_images
 from mark.deployment.refresh_prices import refresh_prices
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.offering import Market
-from mark.domain.quota import VcpuQuota
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.quota import VcpuQuota
 from mark.emulator.pricing import PAGE
 from mark.live.models import make_live_models
 from tests.aws.builders import aws

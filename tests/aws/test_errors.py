@@ -21,7 +21,7 @@ from mark.aws.errors import (
     translated,
 )
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
-from mark.domain.orders import RefusalCause
+from mark.domain.fleet.orders import RefusalCause
 from tests.aws.builders import aws
 from tests.aws.documented_errors import pairs
 

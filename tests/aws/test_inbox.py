@@ -14,7 +14,7 @@ from botocore.parsers import ResponseParserError
 from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
 from mark.domain.errors import RetryLater
-from mark.domain.orders import SpotWarned
+from mark.domain.fleet.orders import SpotWarned
 from mark.protocols.events import InstanceMessage, StateChanged, compose_message
 from tests.aws.builders import aws
 from tests.waiting import until

@@ -19,7 +19,7 @@ from mark.aws.lease_table import PART_BYTES, TRIES
 from mark.aws.names import AGENTS_PASSWORD, name_of
 from mark.aws.session import Aws
 from mark.domain.errors import RetryLater
-from mark.domain.lease import TABLE_LEASE, LeaseLost
+from mark.domain.fleet.lease import TABLE_LEASE, LeaseLost
 from mark.ports import TailLine
 from tests.aws.builders import IMAGE, aws
 from tests.aws.iam import NAMES

@@ -19,8 +19,8 @@ from mark.aws.provision import set_up, tear_down
 from mark.aws.session import Aws
 from mark.cloudmodel.world import TYPICAL
 from mark.domain.clock import ClockAnchor
-from mark.domain.fleet import InstanceState, Role
-from mark.domain.orders import Fact, SpotWarned, Terminate
+from mark.domain.fleet.instances import InstanceState, Role
+from mark.domain.fleet.orders import Fact, SpotWarned, Terminate
 from mark.emulator.config import ACCOUNT, REGION
 from mark.ports import Clock
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service

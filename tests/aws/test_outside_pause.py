@@ -21,7 +21,7 @@ from mark.aws.provision import set_up
 from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.domain.billing.spending import OutsidePause
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.emulator.config import ACCOUNT, REGION
 from mark.live.commands import outside_pause
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, HandClock, aws, launch, service

@@ -12,7 +12,7 @@ from mark.aws.ec2.launch import FleetSetup, fleet_request
 from mark.aws.permissions.evaluation import Access, evaluate
 from mark.aws.permissions.policies import policy
 from mark.aws.resources import service_tags
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.emulator.authorization.accesses import Account, Params, TemplateFound, accesses
 from tests.aws.builders import OFFERINGS, SPOT, launch
 from tests.aws.iam import NAMES

@@ -17,7 +17,7 @@ from mark.aws.names import name_of
 from mark.aws.provision import set_up, tear_down
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.protocols.events import REBALANCE, SPOT, STATE
 from tests.aws.builders import IMAGE, REPORT, aws, infer_function, launch, scene, service, zipped
 from tests.aws.builders import SPOT as SPOT_OFFERING

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from mark.catalog import billing
 from mark.domain.billing.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.domain.models.profile import Evidence, Provenance
-from mark.domain.offering import LambdaOffering
+from mark.domain.offerings.offering import LambdaOffering
 from tests.footprints import C5_FOOTPRINT, FOOTPRINT, HA_FOOTPRINT
 
 C5 = "c5.large:on-demand"

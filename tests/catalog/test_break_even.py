@@ -14,7 +14,7 @@ from mark.catalog.break_even import break_even_rps
 from mark.domain.billing.costs import BillLine
 from mark.domain.billing.footprint import Footprint
 from mark.domain.models.profile import Evidence, Provenance
-from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.offerings.offering import LambdaOffering, Offering
 from tests.footprints import FOOTPRINT, HA_FOOTPRINT
 from tests.planner.builders import offering
 

@@ -9,9 +9,9 @@ from mark.catalog.offerings import make_lambda, make_offerings, standby_offering
 from mark.cloudmodel.world import IDEAL, TYPICAL, World
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import sizes_from_formula
+from mark.domain.models.objective import Slo
 from mark.domain.models.profile import Evidence, LatencyPoint, Parallelism, Profile, Provenance
-from mark.domain.objective import Slo
-from mark.domain.offering import Market, Offering
+from mark.domain.offerings.offering import Market, Offering
 
 PRICES = load_prices()
 

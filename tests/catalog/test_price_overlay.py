@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mark.catalog.load import load_prices
 from mark.catalog.price_overlay import PriceOverlay, match_each, overlay_prices
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 
 LISTED = load_prices()
 PATTERNS = ("c5", "c5.large", "c5.*", "c*.?large", "*", "m5", "g4dn.xlarge")

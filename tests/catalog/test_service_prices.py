@@ -15,7 +15,7 @@ from mark.catalog.load import load_service_prices
 from mark.domain.billing.service_prices import UNITS, ServiceItem
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, Provenance
-from mark.domain.offering import LambdaOffering
+from mark.domain.offerings.offering import LambdaOffering
 
 SHIPPED = Path("mark/catalog/data/services_us_east_1_2026-11-22.json")
 ENTRY = {"item": "ebs-gp3", "usd": 0.09, "unit": "GiB-month", "date": "2026-11-22", "url": "https://example.com"}

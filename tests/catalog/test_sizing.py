@@ -27,7 +27,7 @@ from mark.catalog.sizing import (
 from mark.config.footprint import advise_shape, footprint_of, gateway_machine, lean_rps, peak_load, sized
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 
 KINDS = tuple(one for one in load_prices().types if one.name in NETWORK_GBPS)
 BESIDE_USD = 0.01

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from mark.catalog.standbys import Surges, cheapest_standby, within_credits
-from mark.domain.demand import Demand
-from mark.domain.offering import BurstCredits, Offering
+from mark.domain.load.demand import Demand
+from mark.domain.offerings.offering import BurstCredits, Offering
 from tests.planner.builders import offering
 
 T2 = BurstCredits(vcpus=2, earn_per_hour=24.0, max_balance=576.0, baseline=0.2, launch_credits=60.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from scripts.acceptance.days import JUDGED_DAY, judged_policies
 from scripts.acceptance.loads import Foretold, twitter_day
 

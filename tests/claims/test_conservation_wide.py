@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
 from tests.scenarios.builders import checked, experiment, run, surging, up_and_down

@@ -7,7 +7,7 @@ import pytest
 from mark.catalog.load import model
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec

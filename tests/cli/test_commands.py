@@ -15,7 +15,7 @@ from mark.config.served import each_model
 from mark.config.settings import Settings
 from mark.config.trace import TraceSettings
 from mark.domain.load.sizes import kairos_sizes, sizes_from_formula
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.live.commands import demo
 from mark.offline.own_model.init_from_target import examined
 from mark.simulator.traces.generators import constant

@@ -16,9 +16,9 @@ from mark.aws.provision import set_up
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.commitments.owned import CapacityReservation, Commitments
-from mark.domain.fleet import Instance, InstanceState
-from mark.domain.objective import ModelSpec
-from mark.domain.orders import Fact
+from mark.domain.fleet.instances import Instance, InstanceState
+from mark.domain.fleet.orders import Fact
+from mark.domain.models.objective import ModelSpec
 from mark.live.control.observe_mode import ShadowCloud
 from mark.ports import Cloud
 from mark.service_spec import BackendSpec, ServedModel

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mark.cloudmodel.capacity import ANSWER_S, Capacity
 from mark.cloudmodel.world import IDEAL, ROUGH, TYPICAL, WORLDS, World
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from tests.planner.builders import offering
 
 PLAIN = offering().instance_type

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mark.domain.fleet import InstanceState, Role
-from mark.domain.orders import (
+from mark.domain.fleet.instances import InstanceState, Role
+from mark.domain.fleet.orders import (
     Drain,
     Launch,
     LaunchRefused,

@@ -32,9 +32,9 @@ from mark.cloudmodel.lifecycle import (
     when_drained,
 )
 from mark.domain.billing.costs import Transition
-from mark.domain.fleet import InstanceState, Role
-from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits
-from mark.domain.times import CloudTimes, LognormalTime
+from mark.domain.fleet.instances import InstanceState, Role
+from mark.domain.offerings.offering import CREDITED_STARTS_A_DAY, BurstCredits
+from mark.domain.offerings.times import CloudTimes, LognormalTime
 from tests.planner.builders import offering
 
 NOTICE_S = 120.0

@@ -15,10 +15,18 @@ from mark.cloudmodel.capacity import Capacity
 from mark.cloudmodel.world import ROUGH
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
-from mark.domain.fleet import InstanceState, Role
-from mark.domain.offering import Market, Offering
-from mark.domain.orders import Fact, Launch, LaunchRefused, RebalanceAdvised, SpotWarned, StartStandby, StopStandby
-from mark.domain.times import LognormalTime, RebalanceAdvice
+from mark.domain.fleet.instances import InstanceState, Role
+from mark.domain.fleet.orders import (
+    Fact,
+    Launch,
+    LaunchRefused,
+    RebalanceAdvised,
+    SpotWarned,
+    StartStandby,
+    StopStandby,
+)
+from mark.domain.offerings.offering import Market, Offering
+from mark.domain.offerings.times import LognormalTime, RebalanceAdvice
 from mark.emulator.clock import ServiceClock
 from mark.emulator.ec2.machine import LaunchSpec, Machine, MachineState
 from mark.emulator.ec2.machines import Machines

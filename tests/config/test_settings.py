@@ -12,8 +12,8 @@ from mark.config.policies import chosen_routing, named_world
 from mark.config.settings import Settings, cache_dir, load_settings, settings_anywhere
 from mark.dispatch.policy import Late, Routing
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import Market
-from mark.domain.times import LognormalTime, RebalanceAdvice
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.times import LognormalTime, RebalanceAdvice
 from scripts.docs import SETTINGS_INTRO
 
 

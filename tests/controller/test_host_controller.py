@@ -14,12 +14,9 @@ from mark.controller.hosts.sharing import PACK_EVERY_S, Sharer, within_quotas
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord
 from mark.controller.limits.quotas import QuotaLimits, takes_alone
 from mark.domain.billing.spending import SpendingLimit
-from mark.domain.demand import Demand
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.host_spec import TenantSpec
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import Market, Offering
-from mark.domain.orders import (
+from mark.domain.fleet.host_spec import TenantSpec
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.orders import (
     Drain,
     Fact,
     Launch,
@@ -29,8 +26,11 @@ from mark.domain.orders import (
     RebalanceAdvised,
     RefusalCause,
 )
-from mark.domain.placement import Host, Tenant
-from mark.domain.quota import STANDARD, VcpuQuota
+from mark.domain.fleet.placement import Host, Tenant
+from mark.domain.load.demand import Demand
+from mark.domain.models.objective import ModelSpec, Slo
+from mark.domain.offerings.offering import Market, Offering
+from mark.domain.offerings.quota import STANDARD, VcpuQuota
 from mark.planner.shared.packing import Packing
 from tests.planner.builders import offering
 

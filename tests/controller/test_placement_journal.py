@@ -24,9 +24,9 @@ from mark.controller.hosts.placement_journal import (
 from mark.controller.hosts.placement_orders import eviction_orders, launch_reason, tenant_orders
 from mark.controller.hosts.tenancy import ExpectedLoad, HostUse, TenantUse
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import Instance, InstanceState
-from mark.domain.orders import Drain, Launch
-from mark.domain.placement import Place, Placement, PlacementOrder, placed, remaining
+from mark.domain.fleet.instances import Instance, InstanceState
+from mark.domain.fleet.orders import Drain, Launch
+from mark.domain.fleet.placement import Place, Placement, PlacementOrder, placed, remaining
 
 MODELS = ("a", "b", "c", "d")
 HEADER = PlacementHeader(policy="hedged", models=MODELS, market="spot", catalogue="", seed=1, start_at=0.0)

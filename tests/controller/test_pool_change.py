@@ -12,12 +12,12 @@ from mark.controller.plan_request import plan_fleet
 from mark.controller.policy import ControllerPolicy
 from mark.controller.replay_check import mismatches
 from mark.controller.state import NoteKind
-from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState
+from mark.domain.fleet.orders import Drain, Fact, Launch, LaunchRefused, RefusalCause
 from mark.domain.load.sizes import SizeDistribution, size_distribution
-from mark.domain.offering import Market
-from mark.domain.orders import Drain, Fact, Launch, LaunchRefused, RefusalCause
-from mark.domain.plan import Plan, PlannedCount
-from mark.domain.pool_policy import PoolPolicy
+from mark.domain.offerings.offering import Market
+from mark.domain.planning.plan import Plan, PlannedCount
+from mark.domain.planning.pool_policy import PoolPolicy
 from tests.controller.builders import Stepped, drained, forecast, instances, launched, request_at, seen, unit
 from tests.planner.builders import SLO, demand, offering
 

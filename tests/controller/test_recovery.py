@@ -12,8 +12,8 @@ from mark.controller.recovery import recover, unseen_orders
 from mark.controller.replay_check import mismatches
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation, Requested, State
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.orders import Drain, Launch, LaunchRefused, RefusalCause, Withdraw
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.orders import Drain, Launch, LaunchRefused, RefusalCause, Withdraw
 from tests.controller.builders import POLICY, SMALL, unit
 from tests.controller.test_runner import HISTORY, World
 

@@ -21,7 +21,8 @@ from mark.controller.rollout import (
     unsubmitted,
 )
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState
+from mark.domain.fleet.orders import Drain, Launch, LaunchRefused, Order, RefusalCause
 from mark.domain.models.versions import (
     LONGEST_S,
     CanaryPolicy,
@@ -33,7 +34,6 @@ from mark.domain.models.versions import (
     VersionCounts,
     counted_since,
 )
-from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause
 from tests.planner.builders import offering
 
 OLD, NEW = "aaaa", "bbbb"

@@ -14,13 +14,9 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered
 from mark.controller.runner import Controller, check_forecast
 from mark.controller.state import Decision, Observation, State
-from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
-from mark.domain.fleet import FleetView, Instance
-from mark.domain.load.announced_events import AnnouncedEvent
-from mark.domain.objective import SloWindow
-from mark.domain.offering import Market
-from mark.domain.orders import (
+from mark.domain.fleet.instances import FleetView, Instance
+from mark.domain.fleet.orders import (
     Fact,
     ForecastFailed,
     Launch,
@@ -29,7 +25,11 @@ from mark.domain.orders import (
     PlanFailed,
     RefusalCause,
 )
-from mark.domain.quota import VcpuQuota
+from mark.domain.load.announced_events import AnnouncedEvent
+from mark.domain.load.demand import Demand, DemandUnit, Forecast, point_forecast
+from mark.domain.models.objective import SloWindow
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.quota import VcpuQuota
 from tests.controller.builders import POLICY, SMALL, instances, launched, request_at, unit
 from tests.planner.builders import offering
 

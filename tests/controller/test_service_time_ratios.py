@@ -17,8 +17,8 @@ from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import ServiceTimeRatios, measured_ratios, ratio_notes, with_ratios
 from mark.controller.state import Decision, Note, NoteKind, Observation
 from mark.dispatch.instance.measured import MeasuredTimes
-from mark.domain.fleet import FleetView, InstanceState, Role
-from mark.domain.member import Member, MemberState
+from mark.domain.fleet.instances import FleetView, InstanceState, Role
+from mark.domain.fleet.member import Member, MemberState
 from tests.controller.builders import LARGE, POLICY, SLEEPER, SMALL, WITH_STANDBY, instances, launched
 from tests.controller.test_runner import HISTORY, World
 

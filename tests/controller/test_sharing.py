@@ -27,11 +27,11 @@ from mark.controller.hosts.sharing import (
     usd_per_hour_alone,
 )
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments, PlanKind, ReservedInstances, SavingsPlan
-from mark.domain.demand import Demand
+from mark.domain.fleet.placement import Tenant
+from mark.domain.load.demand import Demand
+from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.models.profile import AlsoMeasured, LatencyPoint, Parallelism
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import BurstCredits, Market, as_tenant
-from mark.domain.placement import Tenant
+from mark.domain.offerings.offering import BurstCredits, Market, as_tenant
 from tests.planner.builders import offering
 from tests.simulator.engines import batching, lambda_offering
 

@@ -8,8 +8,8 @@ import pytest
 
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
-from mark.domain.objective import SloWindow
-from mark.domain.orders import Launch, LaunchRefused, RefusalCause
+from mark.domain.fleet.orders import Launch, LaunchRefused, RefusalCause
+from mark.domain.models.objective import SloWindow
 from tests.controller.builders import SMALL, SPOT, TWIN, WATCHED, Stepped, drained, instances, launched, plan, seen
 
 BOOTING_S = SMALL.boot_s

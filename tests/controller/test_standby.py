@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mark.controller.policy import StandbyPolicy
 from mark.controller.state import Note, NoteKind
-from mark.domain.fleet import Instance, InstanceState, Role
-from mark.domain.orders import (
+from mark.domain.fleet.instances import Instance, InstanceState, Role
+from mark.domain.fleet.orders import (
     Launch,
     LaunchRefused,
     Order,

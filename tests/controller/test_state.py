@@ -6,7 +6,7 @@ import pytest
 
 from mark.controller.limits.spot_breaker import SpotPool
 from mark.controller.state import Desired, Requested, SloBoost, State
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from tests.controller.builders import plan
 from tests.controller.state_rules import check_state
 

@@ -11,8 +11,8 @@ from mark.controller.policy import StandbyPolicy
 from mark.controller.state import Observation
 from mark.controller.surges import is_surging
 from mark.dispatch.overflow import environments_for
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate, WarmLambda
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.orders import Launch, Order, StartStandby, StopStandby, Terminate, WarmLambda
 from tests.controller.builders import POLICY, SLEEPER, Stepped, instances, plan, seen, unit
 from tests.planner.builders import SLO, overflow
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from mark.controller.state import Observation, PoolBackoff, State, Tokens
 from mark.controller.zones import drained_first, in_zones
-from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState
+from mark.domain.fleet.orders import Launch
 from mark.domain.front import Front, steered_shares
-from mark.domain.orders import Launch
 from tests.controller.builders import POLICY, SMALL, SPOT, instances
 
 ZONES = ("a", "b", "c")

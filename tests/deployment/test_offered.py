@@ -19,8 +19,8 @@ from mark.config.served import as_rolled_out
 from mark.config.settings import Settings
 from mark.deployment.show import offerings_line
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import Role
-from mark.domain.offering import Market
+from mark.domain.fleet.instances import Role
+from mark.domain.offerings.offering import Market
 from mark.live.models import make_live_models
 
 PRICES = load_prices()

@@ -14,8 +14,8 @@ from mark.config.settings import Settings
 from mark.deployment.checks import doctor_quotas
 from mark.deployment.checks.doctor_quotas import check_plan, check_reserved, check_vcpus, require_quota_of_front
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import Market
-from mark.domain.quota import VcpuQuota
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.quota import VcpuQuota
 from tests.planner.builders import offering
 
 

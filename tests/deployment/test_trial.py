@@ -23,7 +23,7 @@ from mark.deployment.spending import end_lines, refuse_past, spending_of
 from mark.deployment.synth import check_settings
 from mark.deployment.trial import trial_settings, tried
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_MEMORY_MB
 from mark.live.local.first_price import first_price
 from mark.live.models import make_live_models

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import TypeAdapter
 
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.offering import Offering
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.offerings.offering import Offering
 from tests.planner.builders import offering
 
 STANDBY = Instance(id="s", offering="c", state=InstanceState.STOPPED, role=Role.STANDBY)

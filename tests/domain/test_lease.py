@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mark.domain.lease import LeaseItem, LeaseWatch, given_back, renewed, taken
+from mark.domain.fleet.lease import LeaseItem, LeaseWatch, given_back, renewed, taken
 
 TTL_S = 10.0
 CANDIDATES = 3

@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
-from mark.domain.listing import ListedInstance, Listing
-from mark.domain.member import Member
+from mark.domain.fleet.host_spec import SHARED, HostSpec, TenantSpec
+from mark.domain.fleet.listing import ListedInstance, Listing
+from mark.domain.fleet.member import Member
 from tests.store.builders import MEMBER
 
 NAMES = st.sampled_from(["a", "b"])

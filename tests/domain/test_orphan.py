@@ -8,7 +8,7 @@ from functools import reduce
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.orphan import BEAT_S, LONGEST_STEP_S, ORPHAN_AFTER_S, Notice, Ownership, find_orphans
+from mark.domain.fleet.orphan import BEAT_S, LONGEST_STEP_S, ORPHAN_AFTER_S, Notice, Ownership, find_orphans
 
 STEPS = st.lists(st.floats(0.0, 3 * ORPHAN_AFTER_S), max_size=60)
 LAUNCHED = st.dictionaries(st.sampled_from(["i-1", "i-2", "i-3"]), st.floats(0.0, 10 * ORPHAN_AFTER_S))

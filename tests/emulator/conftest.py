@@ -20,7 +20,7 @@ import pytest
 from botocore.config import Config
 
 from mark.domain.clock import ClockAnchor
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 from mark.emulator.aws_server import EmulatedAws
 from mark.emulator.config import Draws, EmulatedAwsConfig, LambdaLimits
 from mark.simulator.rng import stream

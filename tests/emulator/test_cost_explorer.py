@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mark.aws.costs import daily_usd
 from mark.aws.session import Aws, AwsSettings
 from mark.cloudmodel.lifecycle import Life
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.emulator.config import LambdaLimits
 from mark.emulator.ec2.machine import LaunchSpec, Machine
 from mark.emulator.metering import Meter, day_of

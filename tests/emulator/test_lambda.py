@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.config.settings import Settings
-from mark.domain.offering import OTHER_CALLS
+from mark.domain.offerings.offering import OTHER_CALLS
 from mark.emulator.config import LambdaLimits
 from mark.emulator.ec2.account_limits import NEW_CONCURRENCY
 from mark.live.gateway_settings import lambda_calls

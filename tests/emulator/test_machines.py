@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mark.cloudmodel.capacity import Capacity
 from mark.cloudmodel.world import IDEAL, World
 from mark.domain.clock import ClockAnchor
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.emulator.clock import ServiceClock
 from mark.emulator.ec2.machine import LaunchSpec, Machine, MachineState
 from mark.emulator.ec2.machines import Machines

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mark.domain.clock import ClockAnchor
-from mark.domain.times import CloudTimes
+from mark.domain.offerings.times import CloudTimes
 from mark.simulator.rng import stream
 from tests.emulator.conftest import TYPES, World, fleet, ids_of, template
 from tests.waiting import until

@@ -19,7 +19,7 @@ from typing import Any
 from mark.controller.journal import Tick, read_journal
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
-from mark.domain.orders import Launch
+from mark.domain.fleet.orders import Launch
 from mark.live.local.clock_control import set_clock
 from mark.live.local.emulator_client import EmulatedControls
 from mark.steady_time import steady_time

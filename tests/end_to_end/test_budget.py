@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mark.controller.journal import read_journal
-from mark.domain.fleet import InstanceState
-from mark.domain.orders import Launch
+from mark.domain.fleet.instances import InstanceState
+from mark.domain.fleet.orders import Launch
 from tests.end_to_end.rig import Rig, eventually, rig
 
 MODEL = "rm2"

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from mark.domain.clock import ClockAnchor
-from mark.domain.orders import Launch
+from mark.domain.fleet.orders import Launch
 from mark.live.local.clock_control import set_clock
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
 

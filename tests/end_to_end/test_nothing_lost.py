@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from mark.domain.errors import RetryLater
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.store.connect import AsyncLink, connect_async
 from mark.store.data_plane import AgentStore
 from tests.end_to_end.rig import LIGHT, Rig, assert_in_time, core_waits, eventually, fetch, launched_by_token, rig

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mark.domain.orders import Launch, Order, StartStandby
+from mark.domain.fleet.orders import Launch, Order, StartStandby
 from tests.end_to_end.rig import LIGHT, Rig, eventually, rig
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from mark.domain.host_spec import SHARED
-from mark.domain.member import MemberState
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.member import MemberState
 from mark.domain.models.versions import ModelVersions, Rollout, RolloutPhase
 from mark.store.published_status import HOSTS
 from tests.end_to_end.rig import Rig, assert_in_time, core_waits, eventually, fetch, rig

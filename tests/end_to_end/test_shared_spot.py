@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
 from mark.store.published_status import HOSTS
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
 from tests.end_to_end.test_versions import MODEL, PROFILE

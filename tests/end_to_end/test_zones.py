@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.domain.fleet import InstanceState
+from mark.domain.fleet.instances import InstanceState
 from mark.live.aws_clients import aws_of
 from mark.live.local.run_dir import RunFolder
 from mark.store.published_status import MODEL as STATUS

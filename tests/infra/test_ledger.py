@@ -23,9 +23,9 @@ from mark.catalog.load import load_prices, load_service_prices
 from mark.config.footprint import INSIGHTS_METRICS, LINE_WRITES, LOG_KIB_PER_MINUTE
 from mark.config.settings import Settings
 from mark.domain.billing.costs import Ec2State, Transition
-from mark.domain.fleet import Role
-from mark.domain.lease import TABLE_LEASE
-from mark.domain.offering import Offering
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.lease import TABLE_LEASE
+from mark.domain.offerings.offering import Offering
 from mark.live.background.cloudwatch import BURN, GATEWAYS, OVERFLOW, SPEND
 from mark.live.models import service_spec
 from mark.live.processes.cloud_controller import live_models

@@ -14,7 +14,7 @@ import pytest
 
 from mark.deployment.synth import Synthesis
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.fleet import InstanceState, Role
+from mark.domain.fleet.instances import InstanceState, Role
 from mark.domain.load.traffic import ModelTraffic
 from mark.live.aws_resources import launches_of
 from mark.live.background.cloudwatch import metric_line, spend, watch_metrics

@@ -20,9 +20,9 @@ from mark.config.settings import load_settings
 from mark.deployment.model_versions import first_bundles
 from mark.deployment.spending import Spending
 from mark.deployment.synth import _blueprint
-from mark.domain.fleet import Role
-from mark.domain.offering import InstanceType
-from mark.domain.orders import Launch
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.orders import Launch
+from mark.domain.offerings.offering import InstanceType
 from mark.live.aws_resources import make_resources
 from mark.live.local.running import Running
 from mark.live.models import make_live_models

@@ -23,7 +23,7 @@ from mark.config.settings import Settings
 from mark.deployment.deployment_plan import _password_number
 from mark.deployment.synth import Synthesis, synthesise
 from mark.deployment.templates import ACCESS, write_templates
-from mark.domain.times import CloudTimes
+from mark.domain.offerings.times import CloudTimes
 from mark.infra import user_data
 from mark.infra.app import what_is_missing
 from mark.infra.bundles.build import packed

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mark.domain.demand import Demand
-from mark.domain.objective import Slo
-from mark.domain.offering import Market
+from mark.domain.load.demand import Demand
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Market
 from mark.policies.bundles import Ingredients, make_bundle
 from mark.ports import ForecasterSetup
 from mark.predictors.naive import LastValue

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
-from mark.domain.orders import SpotWarned
+from mark.domain.fleet.orders import SpotWarned
 from mark.protocols.events import REBALANCE, SOURCE, SPOT, STATE, InstanceMessage
 
 NOTICE = SpotWarned(instance="i-1", at=1784505600.0, terminates_at=1784505720.0)

@@ -7,9 +7,9 @@ from mark.catalog.billing import cost_of
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.billing.costs import CostUsd, Ec2State, Transition
 from mark.domain.clock import ClockAnchor
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.domain.load.traffic import GatewayReport, ModelTraffic
-from mark.domain.objective import ModelSpec, Slo
+from mark.domain.models.objective import ModelSpec, Slo
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.service import ServiceStore

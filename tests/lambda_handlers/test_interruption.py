@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from moto import mock_aws
 
-from mark.domain.orders import RebalanceAdvised
+from mark.domain.fleet.orders import RebalanceAdvised
 from mark.lambda_handlers import interruption
 from mark.protocols.events import InstanceMessage, StateChanged, parse_message
 from tests.lambda_handlers.records import CONTEXT, NOTICE, batch, spot_event

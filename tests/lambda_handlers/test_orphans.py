@@ -13,7 +13,7 @@ import pytest
 
 from mark.aws.names import acted_key
 from mark.domain.clock import ClockAnchor
-from mark.domain.orphan import ORPHAN_AFTER_S
+from mark.domain.fleet.orphan import ORPHAN_AFTER_S
 from mark.emulator.config import LambdaLimits
 from tests.emulator.conftest import World, config_for, stub_zip
 

@@ -21,7 +21,7 @@ from mark.aws.provision import ServiceResources, set_up
 from mark.aws.session import Aws
 from mark.domain.billing.costs import FleetUsage
 from mark.domain.clock import ClockAnchor
-from mark.domain.orders import Fact, RebalanceAdvised, SpotWarned, Terminate
+from mark.domain.fleet.orders import Fact, RebalanceAdvised, SpotWarned, Terminate
 from mark.ports import Clock
 from mark.protocols.events import InstanceMessage, StateChanged
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service

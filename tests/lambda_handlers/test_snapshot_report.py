@@ -17,7 +17,7 @@ from mark.aws.session import Aws
 from mark.domain.billing.costs import CostUsd
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
 from mark.lambda_handlers import mailing, report
 from mark.report.cost.read import read_cost_report
 from mark.store.connect import connect

@@ -20,8 +20,8 @@ from mark.config.service import OfferingSettings
 from mark.config.settings import FaultSettings, InterruptSettings, Settings
 from mark.config.trace import TraceSettings
 from mark.controller.journal import Tick, read_journal
-from mark.domain.offering import Market
-from mark.domain.orders import LaunchRefused, SpotWarned
+from mark.domain.fleet.orders import LaunchRefused, SpotWarned
+from mark.domain.offerings.offering import Market
 from mark.live.commands.load import LoadDocument
 from mark.live.commands.rehearsal import drive
 from mark.live.commands.up import service_up

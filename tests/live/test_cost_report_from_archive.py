@@ -17,7 +17,7 @@ from mark.accounting.hourly_totals import NAMES, HourlyMark, Totals, dump_marks,
 from mark.aws.archive import make_bucket
 from mark.aws.resources import service_tags
 from mark.config.settings import load_settings
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
 from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic
 from mark.live.background.archive import OPEN_EACH_S, Archivist
 from mark.live.cost_report.from_archive import open_archive

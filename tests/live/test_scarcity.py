@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mark.controller.journal import Tick
-from mark.domain.orders import LaunchRefused, RefusalCause, SpotWarned
+from mark.domain.fleet.orders import LaunchRefused, RefusalCause, SpotWarned
 from tests.controller.builders import SMALL, forecast, seen
 from tests.live.scarcity import NO_CAPACITY, Scarcity, faults_of, figures_of, rehearse
 

@@ -9,7 +9,7 @@ import pytest
 from mark.config.service import OfferingSettings, ServiceSettings
 from mark.config.settings import Settings, SimulateSettings
 from mark.config.trace import TraceSettings
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.live.commands.rehearsal import rehearse
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import write_trace

@@ -14,7 +14,7 @@ from moto import mock_aws
 from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.lease import TABLE_LEASE
+from mark.domain.fleet.lease import TABLE_LEASE
 from mark.live.control.leadership.node import StoreNode
 from mark.live.local.running import Running
 from mark.live.processes import cloud_controller

@@ -9,10 +9,8 @@ import pytest
 from mark.controller.journal import Header, Tick, entry_line, header_line
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Decision, Note, NoteKind, State
-from mark.domain.demand import Demand
-from mark.domain.fleet import FleetView, InstanceState, Role
-from mark.domain.objective import SloWindow
-from mark.domain.orders import (
+from mark.domain.fleet.instances import FleetView, InstanceState, Role
+from mark.domain.fleet.orders import (
     Fact,
     ForecastFailed,
     LaunchRefused,
@@ -21,6 +19,8 @@ from mark.domain.orders import (
     SpotWarned,
     StartStandby,
 )
+from mark.domain.load.demand import Demand
+from mark.domain.models.objective import SloWindow
 from mark.offline.explanation.boot_times import BootTimes, boot_lines
 from mark.offline.explanation.explain import explain_journal, explained
 from tests.controller.builders import POLICY, SMALL, WATCHED, instances, seen

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.offering import Market, Offering
-from mark.domain.quota import quota_family
+from mark.domain.offerings.offering import Market, Offering
+from mark.domain.offerings.quota import quota_family
 from mark.planner.equivalents import equivalents
 from tests.planner.builders import offering
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from mark.controller.plan_request import plan_fleet
 from mark.controller.policy import ControllerPolicy
-from mark.domain.capacity_schedule import CapacityBounds, CapacityWindow
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import (
     CapacityReservation,
@@ -20,8 +19,9 @@ from mark.domain.commitments.owned import (
     ReservedInstances,
     SavingsPlan,
 )
-from mark.domain.offering import Market
-from mark.domain.plan import Backup, Plan, PlannedCount, PlanRequest
+from mark.domain.offerings.offering import Market
+from mark.domain.planning.capacity_schedule import CapacityBounds, CapacityWindow
+from mark.domain.planning.plan import Backup, Plan, PlannedCount, PlanRequest
 from mark.planner.owned_capacity import _joined, owned_capacity
 from tests.planner.builders import SLO, offering, request
 

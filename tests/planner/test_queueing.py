@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.planner.queueing import MAX_SERVERS, mean_wait_s, usable_rps, utilisation_cap
 from tests.planner.builders import offering
 

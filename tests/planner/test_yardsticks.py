@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import PlanInfeasible
-from mark.domain.objective import Slo
-from mark.domain.offering import BurstCredits, LambdaOffering, Offering
-from mark.domain.times import CloudTimes
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import BurstCredits, LambdaOffering, Offering
+from mark.domain.offerings.times import CloudTimes
 from mark.planner.yardsticks import (
     CapacityUnit,
     YardstickInput,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.domain.orders import RebalanceAdvised, SpotWarned
-from mark.domain.times import SPOT_NOTICE_S
+from mark.domain.fleet.orders import RebalanceAdvised, SpotWarned
+from mark.domain.offerings.times import SPOT_NOTICE_S
 from mark.protocols.events import (
     STATES,
     InstanceMessage,

@@ -19,10 +19,10 @@ from mark.controller.state import Observation
 from mark.deployment.synth import check_settings
 from mark.domain.billing.costs import FleetUsage
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.offering import Market
-from mark.domain.orders import SpotWarned, StartStandby
-from mark.domain.times import LAUNCH, WAKE
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.orders import SpotWarned, StartStandby
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.times import LAUNCH, WAKE
 from mark.live.models import make_live_models
 from scripts.real_account.journal import expected_usd, measured
 from scripts.real_account.run import Run, Way

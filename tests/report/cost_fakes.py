@@ -9,7 +9,7 @@ import numpy as np
 
 from mark.accounting.hourly_spend import HourSpend
 from mark.domain.billing.costs import BillLine
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.report.cost.cost_report import (
     Answers,
     Baseline,

@@ -7,7 +7,7 @@ import numpy as np
 
 from mark.catalog.billing import Load
 from mark.domain.billing.costs import CostUsd
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.report.runs.comparison import ComparedRun
 from mark.simulator import results
 from mark.simulator.results import Latency, MinuteSeries, RunResult, SecondSeries, ServedCounts

@@ -16,14 +16,14 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.domain.billing.costs import Transition
 from mark.domain.clock import ClockAnchor
 from mark.domain.commitments.owned import Commitments, ReservedInstances
-from mark.domain.demand import Demand, DemandUnit
-from mark.domain.fleet import FleetView, InstanceState, Role
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.instances import FleetView, InstanceState, Role
+from mark.domain.fleet.orders import Launch, SpotWarned
+from mark.domain.load.demand import Demand, DemandUnit
 from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic
+from mark.domain.models.objective import ModelSpec
 from mark.domain.models.variants import ServedAccuracy
 from mark.domain.models.versions import VersionCounts
-from mark.domain.objective import ModelSpec
-from mark.domain.orders import Launch, SpotWarned
 from mark.live.status.view import LiveView
 from mark.report.cost.cost_report import LoadAhead, report_document
 from mark.report.cost.read import read_cost_report, report_period

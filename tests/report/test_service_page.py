@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mark.domain.billing.costs import CostUsd
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.report.live.service_rehearsal import ServiceComparison
 from mark.report.service.placement_plot import MOST_LANES, pictured
 from mark.report.service.service_page import MOST_INSTANCES, render_service_notebook, render_service_report

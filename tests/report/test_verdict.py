@@ -13,8 +13,8 @@ from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.domain.billing.costs import CostUsd
 from mark.domain.errors import Misconfigured
-from mark.domain.objective import Slo
-from mark.domain.offering import LambdaGuess, LambdaOffering
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import LambdaGuess, LambdaOffering
 from mark.policies.present import HPA, LAMBDA, SAGEMAKER, parse_present, static_count
 from mark.report.formatting import rate_words, usd_per_month_words
 from mark.report.runs.comparison import ComparedRun

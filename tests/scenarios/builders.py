@@ -20,11 +20,11 @@ from mark.config.settings import Settings
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation
 from mark.domain.billing.costs import InstanceUsage
-from mark.domain.fleet import FleetView
-from mark.domain.objective import Slo
-from mark.domain.offering import Market
-from mark.domain.orders import Order
-from mark.domain.times import CloudTimes, LognormalTime
+from mark.domain.fleet.instances import FleetView
+from mark.domain.fleet.orders import Order
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.times import CloudTimes, LognormalTime
 from mark.plugins.load import build_forecaster
 from mark.policies.spec import Overrides
 from mark.simulator import replay

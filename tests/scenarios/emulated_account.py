@@ -23,7 +23,7 @@ from mark.cloudmodel.capacity import Capacity
 from mark.cloudmodel.world import TYPICAL, World
 from mark.domain.clock import ClockAnchor
 from mark.domain.commitments.owned import NO_COMMITMENTS
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 from mark.emulator.clock import ServiceClock
 from mark.emulator.config import REGION, Draws
 from mark.emulator.ec2.account_limits import AccountLimits

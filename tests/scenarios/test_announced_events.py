@@ -10,7 +10,7 @@ import pytest
 from mark.controller.journal import read_journal
 from mark.controller.replay_check import mismatches
 from mark.domain.load.announced_events import AnnouncedEvent, Events
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.results import RunResult
 from mark.simulator.traces.trace import Trace

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.simulator.results import RunResult

@@ -17,11 +17,11 @@ import pytest
 from mark.aws.provision import end_instances
 from mark.controller.journal import read_journal
 from mark.controller.replay_check import mismatches
-from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.orders import Launch
+from mark.domain.load.demand import UNIT_S
 from mark.domain.models.versions import CanaryPolicy, RolloutCommand, RolloutVerb
-from mark.domain.orders import Launch
 from mark.emulator.ec2.machine import MachineState
 from mark.store.connect import Link, connect
 from mark.store.embedded import EmbeddedRedis

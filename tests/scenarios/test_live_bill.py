@@ -10,8 +10,8 @@ from mark.accounting.ledger import fleet_usage, running_now
 from mark.catalog.billing import bill_asleep, bill_instances, bill_running, cost_of
 from mark.cloudmodel.lifecycle import Life
 from mark.domain.billing.costs import BillLine, InstanceUsage, Transition
-from mark.domain.fleet import Role
-from mark.domain.offering import Market
+from mark.domain.fleet.instances import Role
+from mark.domain.offerings.offering import Market
 from mark.simulator import replay
 from mark.simulator.cloud import SimulatedCloud, _Machine
 from mark.simulator.engine.compiled import Kernel

@@ -15,9 +15,8 @@ from mark.controller.replay_check import Mismatch, mismatches
 from mark.controller.state import Decision, State
 from mark.controller.step import step
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import FleetView
-from mark.domain.offering import Market
-from mark.domain.orders import (
+from mark.domain.fleet.instances import FleetView
+from mark.domain.fleet.orders import (
     Drain,
     ForecastFailed,
     Launch,
@@ -27,6 +26,7 @@ from mark.domain.orders import (
     StopStandby,
     WarmLambda,
 )
+from mark.domain.offerings.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.policies.spec import Overrides
 from mark.simulator.engine.compiled import Kernel

@@ -7,10 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from mark.domain.demand import Demand, Forecast, point_forecast
-from mark.domain.fleet import InstanceState, Role
-from mark.domain.offering import Market
-from mark.domain.orders import Drain, ForecastFailed, Launch, LaunchRefused, StartStandby, StopStandby, WarmLambda
+from mark.domain.fleet.instances import InstanceState, Role
+from mark.domain.fleet.orders import (
+    Drain,
+    ForecastFailed,
+    Launch,
+    LaunchRefused,
+    StartStandby,
+    StopStandby,
+    WarmLambda,
+)
+from mark.domain.load.demand import Demand, Forecast, point_forecast
+from mark.domain.offerings.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.policies.supply import OverflowLimits
 from mark.ports import Forecaster, ForecasterSetup

@@ -26,7 +26,7 @@ from mark.aws.client_tokens import READ_EACH_S, agents_password, valid_passwords
 from mark.aws.functions.probe import clients_token
 from mark.aws.names import name_of
 from mark.deployment import rotate as rotating
-from mark.domain.orders import ForecastFailed
+from mark.domain.fleet.orders import ForecastFailed
 from mark.emulator import moto_app
 from mark.live.background import housekeeping
 from mark.live.clock import ServiceClock

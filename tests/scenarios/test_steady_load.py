@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from mark.catalog.load import model
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
-from mark.domain.objective import Slo
-from mark.domain.offering import Market
-from mark.domain.orders import Launch
+from mark.domain.fleet.orders import Launch
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.policies.bundles import PolicyBundle
 from mark.policies.spec import Overrides

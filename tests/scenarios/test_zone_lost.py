@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from mark.cloudmodel.world import TYPICAL
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Interrupt, Refuse
 from mark.simulator.results import RunResult

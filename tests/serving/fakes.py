@@ -9,9 +9,9 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
-from mark.domain.host_spec import HostSpec
+from mark.domain.fleet.host_spec import HostSpec
+from mark.domain.fleet.member import Member, Peer
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols.oip import bodies as oip

@@ -13,10 +13,10 @@ import uvloop
 
 from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants.serving import VariantServing
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
+from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Market, Offering
+from mark.domain.offerings.offering import BatchPolicy, InstanceType, LambdaOffering, Market, Offering
 from mark.domain.tensor import TensorSpec
 from mark.protocols.oip import bodies as oip
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec

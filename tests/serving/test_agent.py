@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.fleet import Role
-from mark.domain.member import Member, MemberState
-from mark.domain.orphan import LONGEST_STEP_S, ORPHAN_AFTER_S
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import Member, MemberState
+from mark.domain.fleet.orphan import LONGEST_STEP_S, ORPHAN_AFTER_S
 from mark.protocols.frames import (
     VERSION,
     Cancel,

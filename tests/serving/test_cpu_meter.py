@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.offering import BurstCredits, Offering
+from mark.domain.offerings.offering import BurstCredits, Offering
 from mark.live.processes import agent
 from mark.serving.agent.cpu_meter import CpuMeter, busy_vcpu_s
 from tests.planner.builders import offering

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mark.dispatch.policy import DispatchPolicy
-from mark.domain.member import MemberState
+from mark.domain.fleet.member import MemberState
 from mark.ports import InferReply
 from mark.serving.agent.process import EXIT_BROKEN
 from mark.serving.agent.queue import AgentCore, Job

@@ -20,7 +20,7 @@ import tritonclient.http as triton
 from botocore.config import Config
 from tritonclient.utils import InferenceServerException
 
-from mark.domain.member import Peer
+from mark.domain.fleet.member import Peer
 from mark.protocols.oip.bodies import error_reply
 from mark.serving.certificate import make_certificate
 from mark.serving.gateway.peers import PeerGateway

@@ -15,9 +15,9 @@ import pytest
 from mark.dispatch.instance import hung as rules
 from mark.dispatch.instance.device_share import part_of_share
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import Role
-from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
-from mark.domain.member import MemberState, Peer
+from mark.domain.fleet.host_spec import SHARED, HostSpec, TenantSpec
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import MemberState, Peer
 from mark.ports import BackendGone, InferReply, InferRequest
 from mark.service_spec import ServiceSpec
 from mark.serving.agent.device import Device

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from mark.dispatch.policy import DispatchPolicy
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.protocols.frames import Bounced as BouncedFrame
 from mark.protocols.frames import Challenge, FrameParser, Hello, Request, Response, Welcome, encode
 from mark.protocols.handshake import AgentHandshake, GatewayHandshake, new_nonce

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants.serving import VariantServing
-from mark.domain.objective import Slo
-from mark.domain.offering import BurstCredits, LambdaOffering, Offering
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import BurstCredits, LambdaOffering, Offering
 from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_kernel
 from mark.simulator.engine.data_plane import Engine, EngineSetup
 from mark.simulator.engine.shared_plane import SharedPlane

@@ -16,8 +16,8 @@ from mark.dispatch.central.queue import CentralCode
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.load.sizes import size_distribution
 from mark.domain.models.latency_table import LatencyTable
-from mark.domain.objective import Slo
-from mark.domain.offering import Offering
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Offering
 from mark.simulator.engine.central_plane import CentralEngine, CentralServing
 from mark.simulator.engine.compiled import (
     CentralKernel,

@@ -11,9 +11,8 @@ from mark.cloudmodel import world as worlds
 from mark.cloudmodel.spot_prices import SpotPrices
 from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.domain.commitments.owned import CapacityReservation
-from mark.domain.fleet import InstanceState, Role
-from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits, Market, Offering
-from mark.domain.orders import (
+from mark.domain.fleet.instances import InstanceState, Role
+from mark.domain.fleet.orders import (
     Drain,
     Launch,
     LaunchRefused,
@@ -24,8 +23,9 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
-from mark.domain.quota import VcpuQuota, quota_family
-from mark.domain.times import LognormalTime
+from mark.domain.offerings.offering import CREDITED_STARTS_A_DAY, BurstCredits, Market, Offering
+from mark.domain.offerings.quota import VcpuQuota, quota_family
+from mark.domain.offerings.times import LognormalTime
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine

@@ -10,9 +10,9 @@ import pytest
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.load.outcomes import Outcomes
+from mark.domain.models.objective import Slo
 from mark.domain.models.profile import LatencyPoint
-from mark.domain.objective import Slo
-from mark.domain.offering import PING_S, LambdaOffering
+from mark.domain.offerings.offering import PING_S, LambdaOffering
 from mark.simulator.engine.arrays import FIRST_QUEUE, FIRST_SLOTS
 from mark.simulator.engine.compiled import Kernel
 from tests.planner.builders import KNOWN, offering

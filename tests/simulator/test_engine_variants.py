@@ -43,8 +43,8 @@ from mark.dispatch.variants.serving import (
 )
 from mark.dispatch.variants.slackfit import VariantRule
 from mark.domain.errors import Misconfigured
+from mark.domain.models.objective import Slo
 from mark.domain.models.variants import AccuracyTotal, Variant, VariantTable
-from mark.domain.objective import Slo
 from mark.simulator.engine import arrays
 from mark.simulator.engine import kernel as kernel_
 from mark.simulator.engine.compiled import Kernel, _compiled, plain_kernel

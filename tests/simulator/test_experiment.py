@@ -17,9 +17,9 @@ from mark.config.footprint import footprint_of
 from mark.config.policies import chosen_limits, chosen_tuning
 from mark.config.settings import ManagedSettings, PolicySettings, Settings
 from mark.controller.policy import MonitorPolicy
-from mark.domain.fleet import Role
-from mark.domain.offering import Market
-from mark.domain.orders import Launch
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.orders import Launch
+from mark.domain.offerings.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.policies.bundles import KAIROS
 from mark.policies.overrides import OWN_POLICIES, SETTINGS

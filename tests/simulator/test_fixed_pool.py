@@ -11,7 +11,7 @@ from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import sizes_from_formula
 from mark.domain.models.latency_table import LatencyTable
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.planner.queueing import mean_wait_s
 from mark.simulator.fixed.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes
 

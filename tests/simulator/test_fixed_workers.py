@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
+from mark.domain.models.objective import Slo
 from mark.domain.models.variants import Variant, VariantTable
-from mark.domain.objective import Slo
 from mark.simulator.engine.compiled import plain_variant_kernel
 from mark.simulator.fixed.fixed_workers import FixedWorkers, variant_policy
 

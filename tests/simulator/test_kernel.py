@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.dispatch.routing import SERVER_FIELDS
+from mark.domain.models.objective import Slo
 from mark.domain.models.profile import LatencyPoint
-from mark.domain.objective import Slo
-from mark.domain.offering import LambdaOffering
+from mark.domain.offerings.offering import LambdaOffering
 from mark.planner.queueing import mean_wait_s
 from mark.simulator.engine.arrays import noise_factors
 from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_device_kernel, plain_kernel

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.controller.hosts.sharing import LOAD_S, memory_gib
-from mark.domain.demand import UNIT_S, Demand
-from mark.domain.objective import ModelSpec, Slo
+from mark.domain.load.demand import UNIT_S, Demand
+from mark.domain.models.objective import ModelSpec, Slo
 from mark.policies.bundles import QUEUE_LIMIT, Endpoint
 from mark.simulator.engine.compiled import DeviceKernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.domain.fleet import InstanceState
-from mark.domain.objective import Slo
-from mark.domain.offering import Market, Offering
-from mark.domain.orders import Drain, Launch
+from mark.domain.fleet.instances import InstanceState
+from mark.domain.fleet.orders import Drain, Launch
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Market, Offering
 from mark.planner.rivals.pod_sizes import PodSize
 from mark.policies.bundles import KARPENTER, NodePolicy, Pods
 from mark.simulator.engine.compiled import DeviceKernel, plain_device_kernel, plain_kernel

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mark.catalog.billing import Load, bill_overhead
-from mark.domain.objective import Slo
-from mark.domain.times import CloudTimes
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.times import CloudTimes
 from mark.planner.yardsticks import YardstickInput, reference_usd
 from mark.simulator.reference_total import reference_total_usd
 from tests.footprints import FOOTPRINT

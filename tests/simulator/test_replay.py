@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mark.catalog.load import model
+from mark.domain.fleet.orders import Launch
 from mark.domain.load.sizes import sizes_from_formula
-from mark.domain.objective import Slo
-from mark.domain.offering import Market
-from mark.domain.orders import Launch
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Market
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
 from tests.scenarios.builders import FIXED_WORLD, HISTORY_S, MemoryJournal, experiment, run, surging

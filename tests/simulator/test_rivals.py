@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import PING_S, Market
-from mark.domain.orders import Launch
+from mark.domain.fleet.orders import Launch
+from mark.domain.offerings.offering import PING_S, Market
 from mark.policies.bundles import tuning_grid
 from mark.policies.spec import Overrides
 from mark.policies.tuning import DAY_S, Setting

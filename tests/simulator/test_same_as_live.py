@@ -15,7 +15,7 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import attainment
 from mark.domain.clock import ClockAnchor
 from mark.domain.load.traffic import ModelTraffic
-from mark.domain.objective import SloWindow
+from mark.domain.models.objective import SloWindow
 from mark.live.control.data_plane import LiveDataPlane
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import plain_kernel

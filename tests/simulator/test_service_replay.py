@@ -20,10 +20,10 @@ from mark.controller.runner import Journal
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import FleetView
-from mark.domain.objective import Slo
-from mark.domain.offering import Market
-from mark.domain.quota import STANDARD, Quotas, VcpuQuota
+from mark.domain.fleet.instances import FleetView
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.quota import STANDARD, Quotas, VcpuQuota
 from mark.offline.service_members import service_members
 from mark.plugins.load import build_forecaster
 from mark.policies.spec import Overrides

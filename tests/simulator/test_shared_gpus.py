@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mark.catalog.pairs import Pairs
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.planner.hetsev.gpu_placement import Cluster, Gpu, Needs, PlacementPolicy, Server
 from mark.simulator.fixed.shared_gpus import (
     GpuPrices,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.instance.device_share import SHARE_S
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_device_kernel, plain_kernel
 from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.shared_plane import SharedPlane

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine, EngineSetup

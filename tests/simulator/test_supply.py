@@ -8,8 +8,8 @@ import pytest
 
 from mark.catalog.load import load_prices, load_profiles, model
 from mark.domain.errors import Misconfigured
-from mark.domain.objective import Slo
-from mark.domain.offering import OTHER_CALLS, Market
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import OTHER_CALLS, Market
 from mark.policies.supply import OverflowLimits, Supply, find_supply
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.engine.host_plane import HostPlane

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mark.domain.billing.costs import Transition
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import Member, MemberState
 from mark.domain.load.traffic import GatewayReport, ModelTraffic
-from mark.domain.member import Member, MemberState
 
 MEMBER = Member(
     instance="i-1",

@@ -10,9 +10,9 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError
-from mark.domain.listing import ListedInstance
+from mark.domain.fleet.listing import ListedInstance
+from mark.domain.fleet.member import Member, Peer
 from mark.domain.load.traffic import GatewayReport, Warmed
-from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
 from mark.live.local.run_dir import RunFolder
 from mark.protocols.frames import VERSION
 from mark.store.codec import SPEC

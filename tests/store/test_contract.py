@@ -9,8 +9,8 @@ import pytest
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
+from mark.domain.fleet.member import MemberState, Peer
 from mark.domain.load.traffic import Warmed
-from mark.domain.member import MemberState, Peer
 from mark.ports import AgentLink, GatewayLink
 from tests.store.builders import MEMBER, a_member, a_report
 from tests.store.fakes import FakeStore

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from mark.domain.errors import RetryLater
-from mark.domain.lease import Lease, LeaseLost
+from mark.domain.fleet.lease import Lease, LeaseLost
 from mark.store.connect import Link
 from mark.store.journal import StoreJournal
 from mark.store.scripts import APPEND, OPEN

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mark.domain.errors import RetryLater
-from mark.domain.lease import Lease
+from mark.domain.fleet.lease import Lease
 from mark.store.connect import connect, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore
 from mark.store.embedded import EmbeddedRedis

@@ -11,11 +11,11 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
-from mark.domain.host_spec import SHARED
-from mark.domain.lease import LeaseLost
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.lease import LeaseLost
 from mark.domain.load.traffic import FailureKind, GatewayReport, ModelTraffic, Warmed
+from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.models.versions import ModelVersions, RolloutCommand, RolloutVerb, VersionCounts
-from mark.domain.objective import ModelSpec, Slo
 from mark.service_spec import AgentSpec, BackendSpec, ServedModel, ServiceSpec
 from mark.store import ledger, traffic
 from mark.store.codec import AGENT_SPEC, TRANSITION

@@ -17,10 +17,10 @@ import mark.store.scripts as all_scripts
 from mark.domain.clients import Client
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
-from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
-from mark.domain.listing import ListedInstance
+from mark.domain.fleet.host_spec import SHARED, HostSpec, TenantSpec
+from mark.domain.fleet.listing import ListedInstance
+from mark.domain.fleet.member import Peer
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.domain.member import Peer
 from mark.lambda_handlers.once import LinkClient
 from mark.service_spec import AgentSpec
 from mark.store.connect import Link, connect, connect_async

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from mark.aws.errors import translated
 from mark.aws.session import Aws
-from mark.domain.offering import Market
-from mark.domain.quota import P5, STANDARD, Quotas, VcpuQuota
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.quota import P5, STANDARD, Quotas, VcpuQuota
 
 EC2 = "ec2"
 CODES: Mapping[str, tuple[str, Market]] = MappingProxyType(
@@ -29,7 +29,7 @@ CODES: Mapping[str, tuple[str, Market]] = MappingProxyType(
         "L-B5D1601B": ("inf", Market.SPOT),
     }
 )
-"""Service Quotas' code -> the family of `mark.domain.quota`, and the market."""
+"""Service Quotas' code -> the family of `mark.domain.offerings.quota`, and the market."""
 
 
 KEPT_UNRESERVED = 100

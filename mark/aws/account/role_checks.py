@@ -16,7 +16,7 @@ from mark.aws.errors import cause_of, code_of, translated
 from mark.aws.permissions.policies import Statement
 from mark.aws.session import Aws, Credentials
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.orders import RefusalCause
+from mark.domain.fleet.orders import RefusalCause
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import CreateFleetRequestTypeDef

@@ -43,11 +43,10 @@ from mark.aws.errors import cause_of, code_of, family_of, refused_is_later, reme
 from mark.aws.inbox import Arrived, EventInbox
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
-from mark.domain.fleet import FleetView, Instance
-from mark.domain.listing import ListedInstance
-from mark.domain.member import Member, MemberState
-from mark.domain.offering import current_usd_per_hour
-from mark.domain.orders import (
+from mark.domain.fleet.instances import FleetView, Instance
+from mark.domain.fleet.listing import ListedInstance
+from mark.domain.fleet.member import Member, MemberState
+from mark.domain.fleet.orders import (
     Drain,
     Fact,
     Launch,
@@ -63,6 +62,7 @@ from mark.domain.orders import (
     WarmLambda,
     Withdraw,
 )
+from mark.domain.offerings.offering import current_usd_per_hour
 from mark.ports import Clock, Ledger, Membership
 from mark.protocols.events import StateChanged
 

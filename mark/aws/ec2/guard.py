@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 from mark.aws.ec2.observed import Ec2Row
-from mark.domain.offering import Offering, SpotPrice, current_usd_per_hour
-from mark.domain.orders import Launch
-from mark.domain.service_cap import EXACT, NOTHING, ServiceCap, Takes, takes_of
+from mark.domain.fleet.orders import Launch
+from mark.domain.offerings.offering import Offering, SpotPrice, current_usd_per_hour
+from mark.domain.planning.service_cap import EXACT, NOTHING, ServiceCap, Takes, takes_of
 
 AWAKE = ("pending", "running")
 """States in which an instance costs money by the hour, or is about to."""

@@ -12,8 +12,8 @@ from mark.aws.ec2.tags import MODEL, OFFERING, PROFILE_OF, ROLE, SERVICE
 from mark.aws.errors import translated
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone
-from mark.domain.fleet import Role
-from mark.domain.offering import of_type
+from mark.domain.fleet.instances import Role
+from mark.domain.offerings.offering import of_type
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -22,9 +22,9 @@ from mark.aws.ec2.tags import (
 )
 from mark.aws.errors import cause_of, code_of
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.fleet import Role
-from mark.domain.offering import Market, Offering, of_type
-from mark.domain.orders import Launch, LaunchRefused, RefusalCause, StartStandby
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.orders import Launch, LaunchRefused, RefusalCause, StartStandby
+from mark.domain.offerings.offering import Market, Offering, of_type
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import (

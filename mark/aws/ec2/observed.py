@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from mark.domain.billing.costs import Ec2State
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.member import Member, MemberState
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.member import Member, MemberState
 
 GOING = ("shutting-down", "terminated")
 

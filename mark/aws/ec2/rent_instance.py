@@ -19,7 +19,7 @@ from mark.aws.ec2.tags import EXPIRES, OFFERING, OWNER, PROFILE_OF, ROLE, RUN, S
 from mark.aws.errors import absent_is_done, translated, unless_absent
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured, NoCapacity
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef

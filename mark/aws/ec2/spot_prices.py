@@ -11,7 +11,7 @@ from mark.aws.ec2.observed import Ec2Row
 from mark.aws.prices import spot_usd_per_hour_by_zone
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
-from mark.domain.offering import Market, Offering, SpotPrice
+from mark.domain.offerings.offering import Market, Offering, SpotPrice
 
 READ_EVERY_S = 3600.0
 """Prices "adjust gradually" (EC2 user guide): in an hour they move by some tenths of a percent."""

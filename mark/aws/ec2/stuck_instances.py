@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from mark.aws.ec2.observed import Ec2Row
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
 
 DRAINS, NOT_READY, LOST, STOPPED = "drains", "not ready", "lost", "stopped"
 STOPPED_LIMIT_S = 600.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mark.aws.errors import translated
 from mark.aws.functions.function_url import compose_ping, parse_report
 from mark.domain.errors import MarkError
-from mark.domain.offering import PING_S
+from mark.domain.offerings.offering import PING_S
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient

@@ -92,7 +92,7 @@ def choose(
     chosen among the best bounds (docs/papers.md).
     """
     settings = given.settings_of(locals(), "seed")
-    from mark.domain.objective import Slo
+    from mark.domain.models.objective import Slo
     from mark.offline.pool_choose import ChooseOptions, choose_pool
     from mark.simulator.fixed import fixed_pool
 

@@ -75,7 +75,7 @@ def evaluate(
     """
     settings = given.settings_of(locals(), "seed")
     from mark.dispatch.central import policy as central
-    from mark.domain.objective import Slo
+    from mark.domain.models.objective import Slo
     from mark.offline.pool_evaluate import EvaluateOptions, evaluate_pool
     from mark.simulator.fixed import fixed_pool
 

@@ -21,8 +21,8 @@ from mark.controller.hosts.tenancy import ExpectedLoad, HostUse
 from mark.controller.journal import Skip, opened, parsed_lines
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.documents import plain
-from mark.domain.fleet import Instance
-from mark.domain.placement import Place, Placement, PlacementOrder, Tenant, placed, remaining
+from mark.domain.fleet.instances import Instance
+from mark.domain.fleet.placement import Place, Placement, PlacementOrder, Tenant, placed, remaining
 
 VERSION = 1
 """The only one that is read. A change that older journals do not bear raises it."""

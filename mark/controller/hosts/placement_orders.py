@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mark.controller.hosts.tenancy import ExpectedLoad, HostUse, TenantUse
 from mark.domain.figures import figure, plural, share_words
-from mark.domain.placement import Evict, Place, Placement, Tenant
+from mark.domain.fleet.placement import Evict, Place, Placement, Tenant
 
 
 def launch_reason(host: HostUse) -> str:

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mark.domain.fleet import FleetView, InstanceState, Role
-from mark.domain.orders import Fact, LaunchFailed
+from mark.domain.fleet.instances import FleetView, InstanceState, Role
+from mark.domain.fleet.orders import Fact, LaunchFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

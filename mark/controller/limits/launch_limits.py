@@ -18,7 +18,7 @@ from mark.controller.limits.reserved_capacity import reserved_room, room_by_offe
 from mark.controller.policy import ControllerPolicy
 from mark.controller.pool_change import BudgetLimit
 from mark.controller.state import Note, NoteKind, Observation, State
-from mark.domain.fleet import InstanceState
+from mark.domain.fleet.instances import InstanceState
 
 
 class LaunchLimits:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
-from mark.domain.fleet import FleetView
-from mark.domain.offering import Market, Offering
-from mark.domain.quota import Quotas, quota_family
+from mark.domain.fleet.instances import FleetView
+from mark.domain.offerings.offering import Market, Offering
+from mark.domain.offerings.quota import Quotas, quota_family
 
 Vcpus = Counter[tuple[str, Market]]
 """vCPUs by family and market."""

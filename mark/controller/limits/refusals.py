@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, PoolBackoff, RefusalStreak, State
-from mark.domain.offering import ANY_ZONE
-from mark.domain.orders import Launch, LaunchRefused, Order, RefusalCause
+from mark.domain.fleet.orders import Launch, LaunchRefused, Order, RefusalCause
+from mark.domain.offerings.offering import ANY_ZONE
 
 MOST_DOUBLINGS = 16
 """Of the back-off: a number without bound overflows."""

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, PoolBackoff, State, Tokens
-from mark.domain.fleet import InstanceState
-from mark.domain.offering import ANY_ZONE, Market
-from mark.domain.orders import Launch, LaunchRefused, Order
+from mark.domain.fleet.instances import InstanceState
+from mark.domain.fleet.orders import Launch, LaunchRefused, Order
+from mark.domain.offerings.offering import ANY_ZONE, Market
 
 Room = dict[tuple[str, str], int]
 """Launches that reserved capacity has a place for, by offering and zone."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
 from mark.domain.billing.spending import SpendingLimit
-from mark.domain.orders import Launch, Order, StartStandby
+from mark.domain.fleet.orders import Launch, Order, StartStandby
 
 
 def no_spending_limit() -> SpendingLimit:

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from mark.domain.fleet import FleetView, Role
-from mark.domain.orders import Fact, SpotWarned
+from mark.domain.fleet.instances import FleetView, Role
+from mark.domain.fleet.orders import Fact, SpotWarned
 
 PRIOR_HOURS = 2.0
 """Instance-hours that the catalogue's hazard weighs: some minutes of a fleet outweigh a monthly average."""

@@ -37,9 +37,9 @@ from mark.deployment.bundles import overflowing
 from mark.deployment.checks.findings import Finding
 from mark.deployment.model_versions import first_bundles, in_versions
 from mark.domain.errors import MarkError
-from mark.domain.fleet import Role
-from mark.domain.offering import Offering
-from mark.domain.orders import Launch
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.orders import Launch
+from mark.domain.offerings.offering import Offering
 from mark.live.aws_resources import function_of
 from mark.live.models import LiveModel
 

@@ -22,8 +22,8 @@ from mark.config.rollout import FUNCTION_MIB, FunctionSettings
 from mark.config.settings import Settings
 from mark.deployment.checks.findings import Finding
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.offering import Market, Offering
-from mark.domain.quota import quota_family
+from mark.domain.offerings.offering import Market, Offering
+from mark.domain.offerings.quota import quota_family
 from mark.live.models import LiveModel
 from mark.report.terminal import note
 

@@ -32,7 +32,7 @@ from mark.deployment.profile_on.on_lambda import LambdaBackend
 from mark.deployment.profile_on.options import ProfileOnOptions
 from mark.deployment.profile_on.show import confirm, format_usd, show_result
 from mark.domain.errors import MarkError, Misconfigured, NoCapacity, RetryLater, unknown
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.domain.models.profile import Profile
 from mark.live.local.gateway_client import answers
 from mark.live.models import LiveModel, make_live_models

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 
 Ec2State = Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"]
 

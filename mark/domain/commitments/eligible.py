@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 
 FACTORS = {"nano": 0.25, "micro": 0.5, "small": 1.0, "medium": 2.0, "large": 4.0, "xlarge": 8.0}
 """Normalisation factors of sizes; Nxlarge has N times that of xlarge (EC2 user guide, "Reserved Instances")."""

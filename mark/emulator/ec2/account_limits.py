@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from mark.aws.account.quotas import KEPT_UNRESERVED, code_of_quota
-from mark.domain.offering import InstanceType, Market
-from mark.domain.quota import quota_family
+from mark.domain.offerings.offering import InstanceType, Market
+from mark.domain.offerings.quota import quota_family
 from mark.emulator.config import ACCOUNT, REGION
 from mark.emulator.ec2.machine import Machine, MachineState
 from mark.emulator.errors import ApiError, not_emulated

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mark.cloudmodel.lifecycle import Phase, caught_up
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 from mark.emulator.clock import ServiceClock, iso
 from mark.emulator.ec2.account_limits import AccountLimits
 from mark.emulator.ec2.commitments import AccountCommitments

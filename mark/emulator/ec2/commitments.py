@@ -9,7 +9,7 @@ from typing import Any
 
 from mark.domain.commitments.eligible import Compute, Usage
 from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 from mark.emulator.config import ACCOUNT, REGION
 from mark.emulator.ec2.capacity_reservations import ReservedCapacity
 from mark.emulator.ec2.machine import Machine

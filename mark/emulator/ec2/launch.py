@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mark.domain.offering import InstanceType, Market
+from mark.domain.offerings.offering import InstanceType, Market
 from mark.emulator.ec2.account_limits import AccountLimits
 from mark.emulator.ec2.capacity_reservations import ReservedCapacity
 from mark.emulator.ec2.launch_templates import Data, Template, find_template, named_zone, resolve

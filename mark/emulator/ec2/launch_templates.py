@@ -8,7 +8,7 @@ from typing import Any
 
 from moto.core.exceptions import ServiceException
 
-from mark.domain.offering import InstanceType, Market
+from mark.domain.offerings.offering import InstanceType, Market
 from mark.emulator.config import DEFAULT_ZONE, REGION
 from mark.emulator.ec2.machine import LaunchSpec
 from mark.emulator.errors import ApiError

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 from mark.cloudmodel.lifecycle import Life
-from mark.domain.offering import InstanceType, Market, of_type
+from mark.domain.offerings.offering import InstanceType, Market, of_type
 
 
 class MachineState(IntEnum):

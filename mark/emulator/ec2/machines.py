@@ -31,7 +31,7 @@ from mark.cloudmodel.lifecycle import (
     warn,
 )
 from mark.cloudmodel.world import pool_zone
-from mark.domain.offering import InstanceType, Market
+from mark.domain.offerings.offering import InstanceType, Market
 from mark.emulator.clock import ServiceClock
 from mark.emulator.config import DEFAULT_ZONE, REGION, Draws
 from mark.emulator.ec2.address import AddressPool

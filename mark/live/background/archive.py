@@ -22,7 +22,7 @@ from mark.controller.hosts.placement_journal import read_placements
 from mark.controller.journal import read_journal
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
 from mark.ports import Clock
 from mark.store.published_status import ARCHIVE, MODEL, RESOURCES, ArchiveStatus, PublishedModel
 from mark.store.service import ServiceStore

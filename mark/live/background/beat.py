@@ -1,6 +1,6 @@
 """The sign that a controller acts: in the store for agents, in the bucket for who does not reach the store.
 
-Without it they take the service for left alone, and end its instances (`domain/orphan.py`).
+Without it they take the service for left alone, and end its instances (`domain/fleet/orphan.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from mark.aws.archive import put_object
 from mark.aws.names import acted_key
 from mark.aws.session import Aws
-from mark.domain.orphan import BEAT_S
+from mark.domain.fleet.orphan import BEAT_S
 from mark.ports import Clock
 from mark.store.published_status import RESOURCES
 from mark.store.service import ServiceStore

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from mark.dispatch.objective import burn_rate
 from mark.domain.documents import json_text
 from mark.domain.errors import RetryLater, failure_words
-from mark.domain.fleet import InstanceState
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.instances import InstanceState
 from mark.domain.load.traffic import ModelTraffic
 from mark.service_spec import ServedModel
 from mark.store.published_status import MODEL, PublishedModel

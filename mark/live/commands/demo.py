@@ -18,9 +18,9 @@ from mark.config.policies import ALL
 from mark.config.service import OfferingSettings
 from mark.config.settings import FaultSettings, InterruptSettings, Settings, load_settings
 from mark.config.trace import TraceSettings
-from mark.domain.demand import UNIT_S
 from mark.domain.figures import plural
-from mark.domain.offering import Market
+from mark.domain.load.demand import UNIT_S
+from mark.domain.offerings.offering import Market
 from mark.live.commands.service_rehearsal import rehearse_service
 from mark.offline.own_model.init import CONFIG_FILE
 from mark.offline.own_model.init_from_folder import examined_apart, targets_in

@@ -12,7 +12,7 @@ from itertools import islice
 from mark.config.served import model_names
 from mark.controller.journal import BrokenLine, read_journal
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
 from mark.live.clock import adopt_wall
 from mark.live.commands.load import chosen
 from mark.live.local.run_dir import RunFolder, find_known

@@ -16,8 +16,8 @@ from mark.config.policies import check_binds_early, chosen_model, chosen_overrid
 from mark.config.settings import Settings
 from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
-from mark.domain.fleet import FleetView
-from mark.domain.orders import Launch, Order, WarmLambda, Withdraw
+from mark.domain.fleet.instances import FleetView
+from mark.domain.fleet.orders import Launch, Order, WarmLambda, Withdraw
 from mark.live.commands.load import (
     LoadDocument,
     LoadOptions,

@@ -15,7 +15,7 @@ from mark.config.service import RolloutsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured, RetryLater, unknown
 from mark.domain.figures import share_words
-from mark.domain.member import MemberState
+from mark.domain.fleet.member import MemberState
 from mark.domain.models.versions import (
     CanaryPolicy,
     ModelVersions,

@@ -17,11 +17,11 @@ from mark.controller.demand_units import (
 )
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
-from mark.domain.demand import UNIT_S, DemandUnit
+from mark.domain.load.demand import UNIT_S, DemandUnit
 from mark.domain.load.size_window import SizeCounts, sizes_since
 from mark.domain.load.traffic import ClientTraffic, ModelTraffic, grown_since
+from mark.domain.models.objective import SloWindow
 from mark.domain.models.variants import AccuracyTotal
-from mark.domain.objective import SloWindow
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore
 

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.member import Member, MemberState, Peer
 from mark.domain.front import Front, entry_shares, steered_shares
-from mark.domain.host_spec import SHARED
 from mark.domain.load.traffic import ModelTraffic
-from mark.domain.member import Member, MemberState, Peer
 from mark.live.models import LiveModel
 
 LOOK_EACH_S = 1.0

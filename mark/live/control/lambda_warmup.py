@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mark.aws.functions.warmup import AT_ONCE, WarmedUp, warm_up
 from mark.aws.session import Aws
 from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight, warm_for_all
-from mark.domain.lease import Lease
+from mark.domain.fleet.lease import Lease
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.models.versions import VersionCounts
 from mark.live.clock import ServiceClock

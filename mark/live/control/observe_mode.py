@@ -16,9 +16,8 @@ from pydantic import TypeAdapter
 
 from mark.cloudmodel.lifecycle import DAY_S, Event, Life, Phase, launched, next_due, step, wake, when_drained
 from mark.domain.billing.costs import Transition
-from mark.domain.fleet import FleetView, Instance, Role
-from mark.domain.offering import SpotPrice, current_usd_per_hour
-from mark.domain.orders import (
+from mark.domain.fleet.instances import FleetView, Instance, Role
+from mark.domain.fleet.orders import (
     Drain,
     Fact,
     Launch,
@@ -29,7 +28,8 @@ from mark.domain.orders import (
     WarmLambda,
     Withdraw,
 )
-from mark.domain.times import CloudTimes
+from mark.domain.offerings.offering import SpotPrice, current_usd_per_hour
+from mark.domain.offerings.times import CloudTimes
 from mark.ports import Clock, Cloud
 from mark.service_spec import ServedModel
 from mark.store.service import ServiceStore

@@ -17,11 +17,11 @@ from dataclasses import replace
 from mark.controller.rollout import RolloutMove, RolloutSeen, advance, fallback_of, obey, unsubmitted
 from mark.controller.state import Note, NoteKind
 from mark.domain.billing.spending import SpendingLimit
-from mark.domain.fleet import FleetView, Instance, Role
-from mark.domain.lease import Lease
-from mark.domain.member import Member
+from mark.domain.fleet.instances import FleetView, Instance, Role
+from mark.domain.fleet.lease import Lease
+from mark.domain.fleet.member import Member
+from mark.domain.fleet.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order
 from mark.domain.models.versions import ModelVersions, RolloutPhase, rollout_sentence
-from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order
 from mark.live.clock import ServiceClock
 from mark.live.control.observe_mode import LiveCloud
 from mark.service_spec import ServedModel

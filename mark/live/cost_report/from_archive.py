@@ -23,9 +23,9 @@ from mark.config.settings import Settings
 from mark.domain.billing.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.member import Peer
 from mark.domain.load.traffic import ModelTraffic
-from mark.domain.member import Peer
 from mark.live.archived_load import archived_segments, segment_lines
 from mark.live.models import make_live_models, service_spec
 from mark.service_spec import ServedModel, ServiceSpec

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mark.config.policies import chosen_model, chosen_sizes, usable_cache
 from mark.config.settings import Settings
 from mark.dispatch.central.queue import base_first
-from mark.domain.fleet import InstanceState, Role
+from mark.domain.fleet.instances import InstanceState, Role
 from mark.domain.load.size_window import EMPTY_WINDOW, WINDOW
 from mark.domain.load.sizes import SizeDistribution, sizes_from_formula
 from mark.planner.kairos.budget_pool import latency_table

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
-from mark.domain.fleet import Role
-from mark.domain.member import MemberState
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import MemberState
 from mark.live.local.children import Restarts
 from mark.live.local.emulator_client import EmulatedControls, EmulatedInstance
 from mark.service_spec import ServedModel

@@ -28,7 +28,7 @@ from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
 from mark.domain.load.traffic import Warmed
 from mark.emulator.signature import new_key
 from mark.live.aws_clients import aws_of

@@ -23,10 +23,10 @@ from mark.aws.ec2.imds import ENDPOINT, Identity, Imds
 from mark.aws.ec2.tags import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE, SERVICE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured, RetryLater, failure_words
-from mark.domain.fleet import Role
-from mark.domain.host_spec import SHARED, TenantSpec
-from mark.domain.offering import Offering, as_tenant, of_type
-from mark.domain.orphan import ORPHAN_AFTER_S
+from mark.domain.fleet.host_spec import SHARED, TenantSpec
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.orphan import ORPHAN_AFTER_S
+from mark.domain.offerings.offering import Offering, as_tenant, of_type
 from mark.live.cloud_process import exit_after
 from mark.live.local.ports import is_loopback
 from mark.live.processes.version_fetch import LOADING, READY

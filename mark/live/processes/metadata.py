@@ -26,7 +26,7 @@ from mark.aws.ec2.imds import ENDPOINT, LEADER, PASSWORD, VERSION, Imds
 from mark.aws.ec2.tags import MODEL, MODEL_VERSION
 from mark.aws.names import ON_INSTANCES
 from mark.domain.errors import MarkError, RetryLater
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
 from mark.live.processes.version_fetch import VersionFetch
 from mark.telemetry.structured_logs import log_json
 

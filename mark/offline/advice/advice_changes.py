@@ -11,7 +11,7 @@ from mark.catalog.load import load_profiles
 from mark.catalog.type_sets import CURRENT
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.report.formatting import percent
 from mark.simulator.experiment import Experiment
 

@@ -14,7 +14,7 @@ from mark.catalog.commitment_bill import HourlyUsage
 from mark.domain.commitments.applied import apply
 from mark.domain.commitments.eligible import Compute, Usage
 from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 

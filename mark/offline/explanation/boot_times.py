@@ -11,8 +11,8 @@ import numpy as np
 
 from mark.controller.journal import Tick
 from mark.controller.policy import ControllerPolicy
-from mark.domain.fleet import InstanceState
-from mark.domain.orders import StartStandby
+from mark.domain.fleet.instances import InstanceState
+from mark.domain.fleet.orders import StartStandby
 
 Way = Literal["launch", "wake"]
 

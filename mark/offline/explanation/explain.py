@@ -16,8 +16,8 @@ from mark.controller.replay_check import Mismatch, mismatches
 from mark.controller.state import Note, NoteKind
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.figures import figure, plural
-from mark.domain.fleet import Role
-from mark.domain.orders import (
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.orders import (
     Fact,
     ForecastFailed,
     Launch,
@@ -31,7 +31,7 @@ from mark.domain.orders import (
     WarmLambda,
     Withdraw,
 )
-from mark.domain.plan import Plan
+from mark.domain.planning.plan import Plan
 from mark.offline.explanation.boot_times import BootTimes, boot_lines
 from mark.offline.explanation.explain_service import (
     SharedSeats,

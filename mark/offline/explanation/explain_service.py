@@ -28,8 +28,8 @@ from mark.controller.hosts.tenancy import ExpectedLoad, HostUse
 from mark.controller.journal import BrokenLine
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.figures import plural
-from mark.domain.orders import Drain, Launch
-from mark.domain.placement import Evict, Place, PlacementOrder
+from mark.domain.fleet.orders import Drain, Launch
+from mark.domain.fleet.placement import Evict, Place, PlacementOrder
 from mark.offline.plan_service import SharedInstanceObject, host_object
 from mark.report.files import JOURNAL_NAME, MODELS_NAME, PLACEMENTS_NAME
 from mark.report.formatting import format_rps, milliseconds, percent, usd

@@ -22,6 +22,7 @@ from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, parse_profiles
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, file_errors, unknown
+from mark.domain.models.objective import ModelSpec
 from mark.domain.models.profile import (
     UNSTATED,
     AlsoMeasured,
@@ -31,8 +32,7 @@ from mark.domain.models.profile import (
     Profile,
     usual_parallelisms,
 )
-from mark.domain.objective import ModelSpec
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.streams import StreamsAtOnce, streams
 from mark.planner.batching import tune_batching

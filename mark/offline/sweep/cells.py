@@ -17,7 +17,7 @@ from mark.config.served import is_service
 from mark.config.settings import FaultSettings, PolicySettings, Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.offline.experiments import line_up_all
 from mark.offline.sweep.grid import Combination, refusal_of
 from mark.offline.sweep.job import SweepJob

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mark.cloudmodel.noise import both_quantile
-from mark.domain.objective import Slo
-from mark.domain.offering import Offering
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Offering
 
 MOST = 0.9
 """Largest share that is taken off: a type that is hardly ever in time still carries a tenth."""

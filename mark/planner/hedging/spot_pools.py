@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from mark.domain.offering import Market, Offering
+from mark.domain.offerings.offering import Market, Offering
 
 MOST_IN_ONE_POOL = 0.9
 """Share of the capacity that one spot pool may carry where another can be had."""

@@ -26,10 +26,10 @@ from mark.domain.figures import figure, share_words
 from mark.domain.load.size_window import SizeWindow
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.models.latency_table import LatencyTable
-from mark.domain.objective import Slo
-from mark.domain.offering import Offering
-from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
-from mark.domain.pool_policy import PoolPolicy
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Offering
+from mark.domain.planning.plan import Excuse, Plan, PlannedCount, PlanRequest
+from mark.domain.planning.pool_policy import PoolPolicy
 from mark.planner.baselines import PlanFunction
 from mark.planner.kairos.pool_choice import (
     BUDGET_ROUNDING,

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.models.latency_table import LatencyTable
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 
 MOST_POOLS = 5_000_000
 """Largest space that is ranked: its counts and bounds take half a gigabyte and some seconds."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import InstanceType, Offering
+from mark.domain.offerings.offering import InstanceType, Offering
 from mark.planner.rivals.pod_sizes import USUAL_BUSY
 
 

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
+from mark.domain.load.demand import Demand
 from mark.domain.load.sizes import SizeDistribution
+from mark.domain.models.objective import Slo
 from mark.domain.models.profile import LatencyPoint, Profile
-from mark.domain.objective import Slo
-from mark.domain.offering import InstanceType, Offering
+from mark.domain.offerings.offering import InstanceType, Offering
 from mark.planner.batching import tune_batching
 from mark.planner.rivals.pod_packing import NodeType
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.domain.objective import Slo
-from mark.domain.offering import Offering
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Offering
 from mark.planner.hedged import wait_s
 from mark.planner.hedging.full_queue import carried_rps
 from mark.planner.hedging.small_fleet import derate_small_fleets

@@ -37,8 +37,8 @@ import numpy as np
 
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
-from mark.domain.objective import Slo
-from mark.domain.placement import Host, Tenant
+from mark.domain.fleet.placement import Host, Tenant
+from mark.domain.models.objective import Slo
 from mark.planner.shared.packing_kernels import (
     NOTHING,
     Floats,

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mark.domain.errors import PlanInfeasible
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 from mark.planner.yardsticks import MINUTE_S, YardstickInput
 
 ROUNDED = 1e-9

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from mark.domain.billing.costs import LedgerRecord
 from mark.domain.clock import ClockAnchor
+from mark.domain.fleet.member import Peer
 from mark.domain.load.traffic import ModelTraffic
-from mark.domain.member import Peer
 from mark.service_spec import ServiceSpec
 
 

@@ -19,7 +19,7 @@ from mark.catalog.billing import cost_of
 from mark.dispatch.objective import attainment, burn_rate
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.load.traffic import AnswerTotals
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.report.cost.sharing import SharingCost
 from mark.report.formatting import cost_document, finite
 from mark.store.published_status import LoadSeries

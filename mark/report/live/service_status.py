@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mark.accounting.hourly_spend import HourSpend
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.domain.load.traffic import FailureKind
 from mark.store.published_status import (
     AlertsStatus,

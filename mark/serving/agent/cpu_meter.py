@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from mark.domain.offering import BurstCredits
+from mark.domain.offerings.offering import BurstCredits
 from mark.serving.backends.cpu_credits import SECONDS_PER_CREDIT, CpuCredits
 
 BUSY = (1, 2, 3, 6, 7)

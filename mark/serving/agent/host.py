@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, RetryLater
-from mark.domain.fleet import Role
-from mark.domain.host_spec import SHARED
-from mark.domain.member import Member, MemberState
-from mark.domain.orphan import BEAT_S, Ownership
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import Member, MemberState
+from mark.domain.fleet.orphan import BEAT_S, Ownership
 from mark.ports import AgentLink
 from mark.serving.agent.gateway_link import FramePort
 from mark.serving.agent.http import AgentHttp

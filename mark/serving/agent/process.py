@@ -3,8 +3,8 @@
 Lifecycle: it loads its model, or those that it is told to hold (`agent/tenancies.py`), announces itself in the
 store (the heartbeat by which its liveness is judged), and serves. When a drain is requested it admits nothing new,
 answers its queues, deregisters, and exits with 0, on which the machine powers off. It drains by itself where no
-controller acts and nobody uses it (`domain/orphan.py`). A spot notice sets `terminates_at`; until then it admits
-what finishes before. Any other exit is a crash, after which it is restarted.
+controller acts and nobody uses it (`domain/fleet/orphan.py`). A spot notice sets `terminates_at`; until then it
+admits what finishes before. Any other exit is a crash, after which it is restarted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from contextlib import suppress
 from functools import partial
 
 from mark.domain.errors import MarkError
-from mark.domain.member import MemberState
-from mark.domain.offering import Offering
+from mark.domain.fleet.member import MemberState
+from mark.domain.offerings.offering import Offering
 from mark.ports import AgentLink, Backend
 from mark.service_spec import ServedModel
 from mark.serving.agent.gateway_link import GatewayConnection

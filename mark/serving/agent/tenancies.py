@@ -15,8 +15,8 @@ from typing import Any
 
 from mark.dispatch.instance.hung import loads_within_s
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.host_spec import HostSpec, TenantSpec
-from mark.domain.member import MemberState
+from mark.domain.fleet.host_spec import HostSpec, TenantSpec
+from mark.domain.fleet.member import MemberState
 from mark.serving.agent.device import Device
 from mark.serving.agent.host import Host
 from mark.serving.agent.tenant import Tenant

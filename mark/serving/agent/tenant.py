@@ -12,9 +12,9 @@ from typing import TypedDict
 
 from mark.dispatch.policy import Late
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import Role
-from mark.domain.member import Member, MemberState
-from mark.domain.offering import Offering
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import Member, MemberState
+from mark.domain.offerings.offering import Offering
 from mark.ports import Backend, StreamingBackend, VariantBackend
 from mark.protocols.handshake import new_key
 from mark.service_spec import ServedModel
@@ -59,8 +59,8 @@ class _Rules(TypedDict):
 class Tenant:
     """One model on this instance; its queue is in `core`. A gateway that knows `wire_key` talks to this one.
 
-    share_rps, device: of a shared instance (`domain/member.py`, `agent/device.py`); None where the model has the
-    instance to itself.
+    share_rps, device: of a shared instance (`domain/fleet/member.py`, `agent/device.py`); None where the model has
+    the instance to itself.
     """
 
     def __init__(

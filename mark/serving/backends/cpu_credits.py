@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mark.dispatch.instance.credits import earned, slowed_s
-from mark.domain.offering import BurstCredits
+from mark.domain.offerings.offering import BurstCredits
 
 SECONDS_PER_HOUR = 3600.0
 SECONDS_PER_CREDIT = 60.0

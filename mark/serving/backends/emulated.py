@@ -16,7 +16,7 @@ import numpy as np
 from mark.cloudmodel.noise import noise_factor
 from mark.dispatch.variants.serving import VariantServing
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, StreamedReply
 from mark.protocols.exchange import row_count, zeros

@@ -12,7 +12,7 @@ import numpy as np
 
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Parallelism
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 from mark.plugins.packages import kind_here
 from mark.ports import Backend, PythonModel
 from mark.protocols.oip.replies import MODEL_VERSION

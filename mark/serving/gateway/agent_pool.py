@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from mark.dispatch.batcher import places_after
 from mark.dispatch.instance.device_share import part_of_share
-from mark.domain.member import Member, MemberState, Peer
+from mark.domain.fleet.member import Member, MemberState, Peer
 from mark.domain.models.versions import ModelVersions
 from mark.protocols.frames import (
     Begin,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mark.dispatch.overflow import BUCKETS, believed_warm, lambda_finish_at, note_in_flight, warms_one_more
 from mark.domain.errors import MarkError, OutcomeUnknown, RetryLater
-from mark.domain.offering import LambdaOffering
+from mark.domain.offerings.offering import LambdaOffering
 from mark.ports import Overflow, OverflowReply
 from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import Response

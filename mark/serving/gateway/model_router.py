@@ -28,8 +28,8 @@ from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.fleet.member import Member
 from mark.domain.load.traffic import CLIENT_ERROR, CLIENT_GONE, is_rejection
-from mark.domain.member import Member
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.agent import Agent

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mark.domain.errors import RetryLater
-from mark.domain.member import Peer
+from mark.domain.fleet.member import Peer
 from mark.ports import GatewayLink
 from mark.serving.gateway.central.shares import draw
 from mark.serving.gateway.held_requests import MOST_HELD

@@ -21,7 +21,7 @@ import mark
 from mark.dispatch.central.queue import PLAIN, CentralCode
 from mark.dispatch.client_limits import FORBIDDEN, TOO_MANY
 from mark.domain.errors import MarkError, RetryLater
-from mark.domain.member import Peer
+from mark.domain.fleet.member import Peer
 from mark.domain.models.versions import ModelVersions
 from mark.ports import GatewayLink, Overflow
 from mark.protocols.local_names import REFUSAL, is_local_name

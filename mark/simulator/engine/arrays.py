@@ -14,8 +14,8 @@ from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.dispatch.variants.qos import QosRule
 from mark.dispatch.variants.qos_policy import UNTRAINED, network_of
 from mark.dispatch.variants.serving import VariantServing
-from mark.domain.objective import Slo
-from mark.domain.offering import LambdaOffering
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import LambdaOffering
 from mark.simulator.engine import kernel
 from mark.simulator.engine.kernel_lambda import POOL, Pool
 from mark.simulator.engine.kernel_tally import (

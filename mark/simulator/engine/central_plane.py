@@ -19,7 +19,7 @@ from typing import NamedTuple
 from mark.dispatch.central.own_rule import OwnDecide
 from mark.dispatch.central.policy import CentralPolicy
 from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance, base_first
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 from mark.simulator.engine.data_plane import BLOCK_S, Engine, EngineSetup
 from mark.simulator.engine.kernel_tally import answer, second_of, shed, zone_of_entry
 

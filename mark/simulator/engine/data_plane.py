@@ -23,12 +23,12 @@ from mark.dispatch.overflow import believed_warm, comes_before_crossing, note_in
 from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants.serving import VariantServing
 from mark.domain.billing.costs import LambdaUsage
-from mark.domain.demand import WINDOW_S
 from mark.domain.errors import Misconfigured
+from mark.domain.load.demand import WINDOW_S
 from mark.domain.load.outcomes import Outcomes
+from mark.domain.models.objective import Slo, SloWindow
 from mark.domain.models.variants import AccuracyTotal
-from mark.domain.objective import Slo, SloWindow
-from mark.domain.offering import PING_S, LambdaOffering, Offering
+from mark.domain.offerings.offering import PING_S, LambdaOffering, Offering
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.kernel_lambda import Pool

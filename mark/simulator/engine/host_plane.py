@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from mark.domain.billing.shared_rent import device_usd
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 from mark.simulator.engine.shared_plane import ModelEngine, SharedPlane
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.engine.shared_plane import SharedPlane
 

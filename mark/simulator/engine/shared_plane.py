@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import DeviceKernel
 from mark.simulator.engine.data_plane import BLOCK_S, Engine, EngineSetup, Floats, Ints

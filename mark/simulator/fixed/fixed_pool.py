@@ -23,7 +23,7 @@ from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.models.latency_table import LatencyTable
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.simulator.engine import kernel_central as central
 from mark.simulator.engine.compiled import CentralKernel
 from mark.simulator.rng import stream

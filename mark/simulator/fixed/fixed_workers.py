@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from mark.cloudmodel.noise import noise_factors, noise_quantile
 from mark.dispatch.variants.slackfit import FREE, SLACKS, Shared, VariantRule, build_choices, full_needs_s, share
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.models.objective import Slo
 from mark.domain.models.variants import VariantTable
-from mark.domain.objective import Slo
 from mark.simulator.engine import kernel_variants as kernels
 from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.rng import stream

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.catalog.pairs import Pairs
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.planner.hetsev.gpu_placement import Cluster, Instance, Needs, PlacementPolicy, able_gpus, place
 from mark.planner.hetsev.scaling import Kind, ScalerPolicy, ScalerState, Scaling, grow, scale, scale_kubernetes
 from mark.simulator.rng import stream

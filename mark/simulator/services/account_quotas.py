@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from mark.controller.limits.quotas import QuotaLimits, SharedQuotas
-from mark.domain.offering import Offering
-from mark.domain.quota import Quotas
+from mark.domain.offerings.offering import Offering
+from mark.domain.offerings.quota import Quotas
 from mark.simulator.cloud import SimulatedCloud
 
 

@@ -18,8 +18,8 @@ from typing import assert_never
 
 from mark.cloudmodel.world import World
 from mark.domain.billing.costs import InstanceUsage
-from mark.domain.fleet import FleetView, Instance, InstanceState
-from mark.domain.orders import (
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState
+from mark.domain.fleet.orders import (
     Drain,
     Fact,
     Launch,

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 from mark.planner.shared.whole_reference import whole_reference_usd
 from mark.planner.yardsticks import YardstickInput, floor_usd, reference_usd
 from mark.simulator.experiment import feasible_usd

@@ -12,7 +12,7 @@ from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.applied import left_for_each
 from mark.domain.commitments.eligible import running_hour
 from mark.domain.commitments.owned import Commitments
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
 from mark.simulator.services.shared_hosts import SharedFleet
 
 Running = Callable[[], Iterable[tuple[str, float]]]

@@ -14,8 +14,8 @@ import numpy as np
 from mark.catalog.billing import bill_shared, cost_of
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.billing.footprint import Footprint
-from mark.domain.objective import Slo
-from mark.domain.offering import LambdaGuess
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import LambdaGuess
 from mark.simulator.results import Ints, RunResult, ServedCounts
 from mark.simulator.services.service_commitments import bill_service_commitments
 from mark.simulator.services.service_replay import ServiceReplay

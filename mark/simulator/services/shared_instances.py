@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mark.catalog.billing import SECONDS_PER_HOUR, bill_instances
 from mark.controller.hosts.placement_journal import PlacementStep, placement_steps
 from mark.domain.billing.costs import InstanceUsage
-from mark.domain.orders import Drain
+from mark.domain.fleet.orders import Drain
 from mark.simulator.services.shared_hosts import SharedFleet
 
 

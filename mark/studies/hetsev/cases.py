@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mark.catalog.load import load_prices
 from mark.catalog.pairs import Pairs, load_pairs
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.planner.hetsev.gpu_placement import Cluster, Gpu, Needs, PlacementPolicy, Server
 from mark.planner.hetsev.scaling import ScalerPolicy
 from mark.simulator.fixed.shared_gpus import (

@@ -16,7 +16,7 @@ from mark.catalog.load import known_models
 from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
 from mark.domain.load.sizes import SizeDistribution, kairos_sizes, sizes_from_formula
 from mark.domain.models.latency_table import LatencyTable
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.planner.kairos.pool_choice import Ints, PoolSpace, choose_similar, pool_space
 from mark.simulator.engine.compiled import CentralKernel
 from mark.simulator.fixed.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.studies.study import Row, Study, StudyContext, View
 from mark.studies.superserve.cases import FULL_PREFIX, NAMES, QUANTITIES, Published, Scope, serve, study_of
 from mark.studies.superserve.fig10 import compressed_case

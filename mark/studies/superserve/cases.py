@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mark.catalog.variant_tables import load_variants
 from mark.cloudmodel.world import ROUGH
 from mark.dispatch.variants.slackfit import BUCKETS, FREE, VariantRule
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.simulator.fixed.fixed_workers import CHEAPEST, FixedWorkers, VariantRun
 from mark.simulator.rng import stream
 from mark.studies.plot import Curve, Plot

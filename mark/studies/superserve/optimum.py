@@ -8,8 +8,8 @@ import numpy as np
 
 from mark.catalog.variant_tables import load_variants
 from mark.dispatch.variants.slackfit_optimum import best_utility
+from mark.domain.models.objective import Slo
 from mark.domain.models.variants import VariantTable
-from mark.domain.objective import Slo
 from mark.simulator.fixed.fixed_workers import FixedWorkers
 from mark.studies.study import Row, StudyContext, View
 from mark.studies.superserve.cases import MODEL, NAMES, OURS, RIVALS, SLACKFIT, SLO, WORKER, case_rng

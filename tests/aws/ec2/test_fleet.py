@@ -16,10 +16,10 @@ from mark.aws.ec2.observed import Ec2Row
 from mark.aws.errors import REPORTED_AT
 from mark.aws.session import Aws
 from mark.domain.errors import RetryLater
-from mark.domain.fleet import InstanceState, Role
-from mark.domain.listing import ListedInstance
-from mark.domain.member import MemberState
-from mark.domain.orders import (
+from mark.domain.fleet.instances import InstanceState, Role
+from mark.domain.fleet.listing import ListedInstance
+from mark.domain.fleet.member import MemberState
+from mark.domain.fleet.orders import (
     Drain,
     LaunchFailed,
     LaunchRefused,

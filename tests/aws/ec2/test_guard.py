@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.ec2.observed import Ec2Row
-from mark.domain.fleet import Role
-from mark.domain.offering import SpotPrice
-from mark.domain.orders import Launch
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.orders import Launch
+from mark.domain.offerings.offering import SpotPrice
 from tests.aws.builders import OFFERINGS, ON_DEMAND, SPOT
 
 ZONES = ("a", "b", "c")

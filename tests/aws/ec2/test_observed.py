@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.aws.ec2.observed import Ec2Row, fleet_view
-from mark.domain.fleet import InstanceState, Role
-from mark.domain.member import MemberState
+from mark.domain.fleet.instances import InstanceState, Role
+from mark.domain.fleet.member import MemberState
 from mark.protocols.events import STATES
 from tests.aws.builders import member
 

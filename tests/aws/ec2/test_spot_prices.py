@@ -13,7 +13,7 @@ from mark.aws.ec2.observed import Ec2Row
 from mark.aws.ec2.spot_prices import READ_EVERY_S, ObservedSpotPrices
 from mark.aws.session import Aws
 from mark.cloudmodel.world import TYPICAL
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from tests.aws.builders import OFFERINGS, ON_DEMAND, SPOT, aws, launch
 from tests.emulator.conftest import World, config_for
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from mark.aws.ec2.stuck_instances import StuckInstances
-from mark.domain.fleet import InstanceState, Role
+from mark.domain.fleet.instances import InstanceState, Role
 
 LIMITS = {"drain_limit_s": 600.0, "silent_limit_s": 1800.0, "lost_limit_s": 300.0}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from mark.aws.ec2.observed import Ec2Row
 from mark.aws.ec2.transitions import READ_VCPU_S, Transitions
 from mark.domain.billing.costs import Ec2State, Transition
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 
 
 class Noted:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from mark.controller.limits.refusals import backoff_s, left_out
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import State
-from mark.domain.fleet import Instance, InstanceState, Role
-from mark.domain.offering import Offering
-from mark.domain.orders import Launch, LaunchRefused, RefusalCause, StartStandby
-from mark.domain.quota import VcpuQuota
+from mark.domain.fleet.instances import Instance, InstanceState, Role
+from mark.domain.fleet.orders import Launch, LaunchRefused, RefusalCause, StartStandby
+from mark.domain.offerings.offering import Offering
+from mark.domain.offerings.quota import VcpuQuota
 from tests.controller.builders import (
     LARGE,
     POLICY,

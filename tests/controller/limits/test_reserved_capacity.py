@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mark.controller.limits.reserved_capacity import reserved_room
 from mark.controller.state import PoolBackoff, State
 from mark.domain.commitments.owned import CapacityReservation, Commitments
-from mark.domain.fleet import Instance
-from mark.domain.orders import Launch, LaunchRefused, RefusalCause
+from mark.domain.fleet.instances import Instance
+from mark.domain.fleet.orders import Launch, LaunchRefused, RefusalCause
 from tests.controller.builders import POLICY, SMALL, Stepped, instances, launched, plan, seen
 
 ZONES = ("us-east-1a", "us-east-1b")

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from mark.controller.limits.service_cap import CapDivider, cap_instances, used_by
-from mark.domain.capacity_schedule import CapacityBounds
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.plan import NO_BACKUP, Plan, PlannedCount, PlanRequest
-from mark.domain.service_cap import NOTHING, ServiceCap, Takes
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.planning.capacity_schedule import CapacityBounds
+from mark.domain.planning.plan import NO_BACKUP, Plan, PlannedCount, PlanRequest
+from mark.domain.planning.service_cap import NOTHING, ServiceCap, Takes
 from mark.planner.shared.cap_division import CapStep
 from tests.planner.builders import SLO, offering, request
 

@@ -13,8 +13,8 @@ from mark.controller.limits.spot_breaker import (
     observed_hazards,
     trusted_again,
 )
-from mark.domain.fleet import FleetView
-from mark.domain.orders import Launch, SpotWarned
+from mark.domain.fleet.instances import FleetView
+from mark.domain.fleet.orders import Launch, SpotWarned
 from tests.controller.builders import POLICY, SPOT, Stepped, instances, plan, seen
 
 BREAKER = BreakerPolicy()

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from mark.domain.fleet import Role
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import Member, MemberState, Peer
 from mark.domain.front import Front, address_weights
-from mark.domain.host_spec import SHARED
 from mark.domain.load.traffic import ModelTraffic
-from mark.domain.member import Member, MemberState, Peer
 from mark.live.control.entry import LOOK_EACH_S, MEASURE_EACH_S, LiveFront
 
 AGENT = Member(

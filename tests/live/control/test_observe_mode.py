@@ -16,12 +16,12 @@ from mark.config.settings import Settings
 from mark.controller.runner import Controller
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
-from mark.domain.demand import WINDOW_S, Demand, DemandUnit, point_forecast
-from mark.domain.fleet import InstanceState, Role
-from mark.domain.objective import ModelSpec
-from mark.domain.offering import SpotPrice
-from mark.domain.orders import Drain, Launch, StartStandby, StopStandby, WarmLambda
-from mark.domain.times import CloudTimes
+from mark.domain.fleet.instances import InstanceState, Role
+from mark.domain.fleet.orders import Drain, Launch, StartStandby, StopStandby, WarmLambda
+from mark.domain.load.demand import WINDOW_S, Demand, DemandUnit, point_forecast
+from mark.domain.models.objective import ModelSpec
+from mark.domain.offerings.offering import SpotPrice
+from mark.domain.offerings.times import CloudTimes
 from mark.live.commands import feed
 from mark.live.control.drivers.driver_factory import DriverFactory
 from mark.live.control.observe_mode import ShadowCloud

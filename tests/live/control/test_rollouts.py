@@ -11,10 +11,11 @@ import pytest
 
 from mark.controller.service_time_ratios import ServiceTimeRatios, measured_ratios
 from mark.domain.billing.spending import SpendingLimit
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.lease import Lease
+from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet.lease import Lease
+from mark.domain.fleet.member import Member
+from mark.domain.fleet.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order, RefusalCause
 from mark.domain.load.traffic import ModelTraffic
-from mark.domain.member import Member
 from mark.domain.models.versions import (
     ModelVersions,
     Rollout,
@@ -23,7 +24,6 @@ from mark.domain.models.versions import (
     RolloutVerb,
     VersionLaunch,
 )
-from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order, RefusalCause
 from mark.live.control.rollouts import RolloutDriver, VersionedCloud
 from mark.store.published_status import ROLLOUT_COMMAND
 from tests.controller.builders import POLICY, SMALL

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mark.domain.errors import RetryLater
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import MemberState
 from mark.domain.load.traffic import Warmed
-from mark.domain.member import MemberState
 from mark.live.local.startup import is_ready, is_warm, published_since
 
 SINCE = 1000.0

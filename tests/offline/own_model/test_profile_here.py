@@ -9,8 +9,8 @@ import pytest
 
 from mark.aws.ec2.imds import instance_type_here
 from mark.catalog.schema import parse_profiles
+from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.models.profile import Evidence, LatencyPoint, Parallelism, Profile, Provenance
-from mark.domain.objective import ModelSpec, Slo
 from mark.offline.own_model import profile
 
 MODEL = """

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.objective import Slo
-from mark.domain.offering import Offering
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Offering
 from mark.planner.hedging.small_fleet import derate_small_fleets
 from tests.planner.builders import offering
 

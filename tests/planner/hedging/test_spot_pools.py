@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.planner.hedging.spot_pools import MOST_IN_ONE_POOL, MOST_PREMIUM, diversify_spot
 from tests.planner.builders import offering
 

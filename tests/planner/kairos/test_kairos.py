@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.load.sizes import size_distribution
 from mark.domain.models.latency_table import LatencyTable
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.planner.kairos.pool_choice import (
     CutoffRates,
     RankedPools,

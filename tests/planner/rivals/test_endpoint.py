@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 from mark.planner.rivals.endpoint import EndpointModel, Holding, endpoint_offering, to_evict, where_to_load
 from tests.planner.builders import offering
 

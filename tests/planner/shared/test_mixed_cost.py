@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 from mark.planner.shared.mixed_cost import calls_rps, mixed_usd_per_hour
 from tests.planner.builders import SLO, offering
 

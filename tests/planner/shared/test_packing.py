@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from mark.domain.errors import Misconfigured
-from mark.domain.objective import Slo
-from mark.domain.placement import Host, Tenant
+from mark.domain.fleet.placement import Host, Tenant
+from mark.domain.models.objective import Slo
 from mark.planner.shared.packing import Covered, Fit, HostType, Need, Packing, none_covered, pack
 from mark.planner.shared.packing_milp import most_worth
 from scripts.bench.services import HOURS, MOST_BUSY, some_needs, some_types

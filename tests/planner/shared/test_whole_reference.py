@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from mark.domain.errors import PlanInfeasible
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 from mark.planner.shared.whole_reference import whole_reference_usd
 from mark.planner.yardsticks import YardstickInput, reference_usd
 from tests.planner.builders import offering, overflow

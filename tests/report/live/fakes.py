@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.domain.load.traffic import FailureKind
 from mark.report.live.overview import make_overview
 from mark.report.live.service_status import (

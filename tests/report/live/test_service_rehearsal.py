@@ -4,9 +4,9 @@ import pytest
 
 from mark.controller.hosts.placement_journal import PlacementDecision
 from mark.controller.hosts.tenancy import HostUse
-from mark.domain.fleet import Instance, InstanceState
-from mark.domain.orders import Drain
-from mark.domain.placement import Place, PlacementOrder, Tenant
+from mark.domain.fleet.instances import Instance, InstanceState
+from mark.domain.fleet.orders import Drain
+from mark.domain.fleet.placement import Place, PlacementOrder, Tenant
 from mark.report.live.service_rehearsal import (
     ServiceComparison,
     live_document,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.documents import json_text
-from mark.domain.fleet import InstanceState, Role
+from mark.domain.fleet.instances import InstanceState, Role
 from mark.report.live.service_status import SERVICE, STARTING, StartingStatus, StartStep
 from mark.store.published_status import (
     ALERTS,

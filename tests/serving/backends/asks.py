@@ -10,7 +10,7 @@ import numpy as np
 
 from mark.catalog.load import load_models, load_prices, load_profiles
 from mark.catalog.offerings import make_offerings, standby_offering
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest
 from mark.protocols.oip.bodies import compose_infer, parse_infer_reply

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.offering import BurstCredits
+from mark.domain.offerings.offering import BurstCredits
 from mark.serving.backends.cpu_credits import CpuCredits
 from mark.simulator.engine import kernel
 

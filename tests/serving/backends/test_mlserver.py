@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.models.digits import Digits
 from mark.ports import InferReply, InferRequest
 from mark.protocols.oip.bodies import compose_infer, parse_infer_reply

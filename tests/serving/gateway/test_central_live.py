@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.domain.load.sizes import size_distribution
 from mark.domain.models.latency_table import LatencyTable
-from mark.domain.objective import Slo
-from mark.domain.offering import Offering
+from mark.domain.models.objective import Slo
+from mark.domain.offerings.offering import Offering
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.agent.process import serve_agent
 from mark.serving.agent.tenant import AgentConfig

@@ -12,7 +12,7 @@ from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.domain.load.traffic import Warmed
 from mark.ports import InferReply
 from mark.serving.gateway.config import TokenReader

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from mark.domain.fleet import Role
-from mark.domain.member import Member, MemberState
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import Member, MemberState
 from mark.protocols.frames import FrameParser, Hello, Request, State, encode, encode_response
 from mark.protocols.handshake import AgentHandshake, new_nonce
 from mark.store.connect import connect_async

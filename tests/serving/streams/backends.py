@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mark.domain.errors import RetryLater
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.ports import InferReply, InferRequest, StreamedReply
 from mark.service_spec import BackendSpec, ServedModel
 from tests.serving.harness import Client, served

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import Role
-from mark.domain.objective import Slo
+from mark.domain.fleet.instances import Role
+from mark.domain.models.objective import Slo
 from mark.ports import InferReply
 from mark.protocols.stream_window import WINDOW_BYTES
 from mark.serving.agent.process import EXIT_BROKEN

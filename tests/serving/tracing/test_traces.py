@@ -10,7 +10,7 @@ import pytest
 
 from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.domain.clients import HashedKey, hash_of_key
-from mark.domain.objective import Slo
+from mark.domain.models.objective import Slo
 from mark.domain.telemetry import Telemetry
 from mark.ports import InferReply, InferRequest
 from mark.protocols.oip import bodies as oip

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from mark.controller.journal import Header, header_line
 from mark.controller.runner import Controller
-from mark.domain.orders import Order
+from mark.domain.fleet.orders import Order
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.observe_mode import LiveCloud

@@ -24,12 +24,12 @@ from mark.controller.runner import Controller, no_shared_boots, no_shared_rps
 from mark.controller.service_time_ratios import measured_ratios
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
-from mark.domain.demand import Demand
-from mark.domain.host_spec import SHARED
-from mark.domain.lease import Lease
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.lease import Lease
 from mark.domain.load.announced_events import Events, events_of
-from mark.domain.offering import Offering
-from mark.domain.quota import Quotas
+from mark.domain.load.demand import Demand
+from mark.domain.offerings.offering import Offering
+from mark.domain.offerings.quota import Quotas
 from mark.live.aws_resources import LaunchSetup
 from mark.live.background.archive import may_drop
 from mark.live.clock import ServiceClock

@@ -29,16 +29,16 @@ from mark.controller.runner import no_front
 from mark.domain.billing.shared_rent import device_usd
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
-from mark.domain.demand import Demand
-from mark.domain.fleet import FleetView
+from mark.domain.fleet.host_spec import SHARED, HostSpec, TenantSpec
+from mark.domain.fleet.instances import FleetView
+from mark.domain.fleet.lease import Lease
+from mark.domain.fleet.member import Member, MemberState
+from mark.domain.fleet.orders import Fact, Launch, Order
+from mark.domain.fleet.placement import Placement
 from mark.domain.front import Front
-from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
-from mark.domain.lease import Lease
+from mark.domain.load.demand import Demand
 from mark.domain.load.traffic import GatewayReport, ModelTraffic
-from mark.domain.member import Member, MemberState
-from mark.domain.orders import Fact, Launch, Order
-from mark.domain.placement import Placement
-from mark.domain.quota import Quotas
+from mark.domain.offerings.quota import Quotas
 from mark.live.clock import ServiceClock
 from mark.live.control.drivers.driver import rotate_if_long
 from mark.live.control.drivers.shared_cap import SharedCap

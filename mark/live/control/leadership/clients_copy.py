@@ -6,7 +6,7 @@ import logging
 import threading
 
 from mark.domain.errors import RetryLater
-from mark.domain.lease import Lease
+from mark.domain.fleet.lease import Lease
 from mark.store.service import ServiceStore
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from typing import Protocol
 from mark.aws.outside_pause import read_pause
 from mark.config.settings import Settings, process_environment
 from mark.domain.errors import RetryLater
-from mark.domain.host_spec import SHARED
-from mark.domain.lease import Lease, LeaseLost
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.lease import Lease, LeaseLost
 from mark.live.aws_clients import aws_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays

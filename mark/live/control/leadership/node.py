@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from mark.domain.errors import MarkError, RetryLater
+from mark.domain.fleet.member import Peer
 from mark.domain.front import address_weights
-from mark.domain.member import Peer
 from mark.store.replication import NodeStore
 from mark.store.users import StoreUser
 

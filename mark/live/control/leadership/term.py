@@ -22,7 +22,7 @@ from mark.config.settings import Settings
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import RetryLater
-from mark.domain.lease import Lease
+from mark.domain.fleet.lease import Lease
 from mark.live.aws_resources import launches_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock

@@ -19,8 +19,8 @@ from mark.domain.commitments.applied import left_for_each
 from mark.domain.commitments.eligible import Usage, running_hour
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError
-from mark.domain.fleet import InstanceState
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.instances import InstanceState
 from mark.ports import Clock
 from mark.store.published_status import COMMITMENTS, MODEL, AccountCommitments
 from mark.store.service import ServiceStore

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from mark.aws.errors import code_of, remedy
 from mark.controller.limits.quotas import SharedQuotas
 from mark.domain.errors import MarkError
-from mark.domain.offering import Offering
-from mark.domain.quota import Quotas
+from mark.domain.offerings.offering import Offering
+from mark.domain.offerings.quota import Quotas
 from mark.ports import Clock
 
 log = logging.getLogger(__name__)

@@ -33,8 +33,8 @@ from mark.dispatch.central.deadlines import Batch, DeadlineQueue, Formed
 from mark.dispatch.central.policy import TooLate
 from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance, base_first
 from mark.dispatch.policy import Late
+from mark.domain.fleet.member import Member
 from mark.domain.load.traffic import CLIENT_ERROR
-from mark.domain.member import Member
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.agent import Agent

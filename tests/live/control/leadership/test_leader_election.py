@@ -10,7 +10,7 @@ import pytest
 
 from mark.config.service import ServiceSettings
 from mark.domain.errors import RetryLater
-from mark.domain.lease import LeaseLost, LeaseTimes
+from mark.domain.fleet.lease import LeaseLost, LeaseTimes
 from mark.live.control.leadership import leader_election
 
 TIMES = LeaseTimes(ttl_s=3.0, renew_s=0.75, retry_s=0.001)

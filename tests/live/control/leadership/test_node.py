@@ -14,8 +14,8 @@ from mark.aws.lease_table import LeaseTable
 from mark.aws.session import Aws
 from mark.domain.clients import Client, HashedKey
 from mark.domain.errors import RetryLater
-from mark.domain.lease import TABLE_LEASE, Lease, LeaseLost
-from mark.domain.member import Peer
+from mark.domain.fleet.lease import TABLE_LEASE, Lease, LeaseLost
+from mark.domain.fleet.member import Peer
 from mark.live.control.leadership.node import EMPTY_S, NodesName, StoreNode
 from mark.store.connect import Link, connect
 from mark.store.embedded import EmbeddedRedis

@@ -12,10 +12,10 @@ import pytest
 from mark.config.settings import Settings
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.errors import RetryLater
-from mark.domain.host_spec import SHARED
-from mark.domain.lease import STORE_LEASE, LeaseLost, LeaseTimes
-from mark.domain.offering import Market
-from mark.domain.quota import STANDARD, VcpuQuota
+from mark.domain.fleet.host_spec import SHARED
+from mark.domain.fleet.lease import STORE_LEASE, LeaseLost, LeaseTimes
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.quota import STANDARD, VcpuQuota
 from mark.live.control.leadership.term import Term
 from tests.planner.builders import offering
 

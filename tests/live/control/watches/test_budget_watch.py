@@ -21,7 +21,7 @@ from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import Commitments, PlanKind, SavingsPlan
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 from mark.live.clock import ServiceClock
 from mark.live.commands import pause
 from mark.live.control.watches.budget_watch import POLL_S, SPENDING_EACH_S, BudgetWatch

@@ -7,7 +7,7 @@ from dataclasses import replace
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments, PlanKind, SavingsPlan
 from mark.domain.errors import Misconfigured
-from mark.domain.host_spec import SHARED
+from mark.domain.fleet.host_spec import SHARED
 from mark.live.control.watches.commitment_watch import EACH_S, CommitmentWatch
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis

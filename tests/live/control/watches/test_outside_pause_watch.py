@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mark.controller.limits.spending_limit import sendable_orders
 from mark.domain.billing.spending import OutsidePause, SpendingLimit
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
-from mark.domain.orders import Drain, Launch, Order, StartStandby
+from mark.domain.fleet.orders import Drain, Launch, Order, StartStandby
 from mark.live.control.watches.outside_pause_watch import OutsidePauseWatch
 from mark.store.published_status import OutsidePauseStatus
 from tests.aws.builders import launch

@@ -8,8 +8,8 @@ import pytest
 
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import Market
-from mark.domain.quota import STANDARD, Quotas, VcpuQuota
+from mark.domain.offerings.offering import Market
+from mark.domain.offerings.quota import STANDARD, Quotas, VcpuQuota
 from mark.live.control import journal_opening
 from mark.live.control.journal_opening import fleet_quotas
 from mark.live.control.watches.quota_watch import AGAIN_S, EACH_S, QuotaWatch

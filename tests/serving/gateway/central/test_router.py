@@ -14,9 +14,9 @@ import pytest
 from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.central.queue import PLAIN
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
-from mark.domain.fleet import Role
-from mark.domain.member import Member, MemberState
-from mark.domain.offering import Market, Offering
+from mark.domain.fleet.instances import Role
+from mark.domain.fleet.member import Member, MemberState
+from mark.domain.offerings.offering import Market, Offering
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.central.router import CentralRouter

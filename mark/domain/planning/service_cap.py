@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from mark.domain.offering import Offering
+from mark.domain.offerings.offering import Offering
 
 EXACT = 1e-9
 """Share of a cap that rounding may add."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from mark.domain.offering import Market
+from mark.domain.offerings.offering import Market
 
 STANDARD = "standard"
 P5 = "p5"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 
 
 class MemberState(StrEnum):
@@ -30,7 +30,7 @@ class Member:
     """
 
     instance: str
-    #: SHARED (`domain/host_spec.py`) for a shared instance itself: each of its tenants is a member beside it.
+    #: SHARED (`host_spec.py`) for a shared instance itself: each of its tenants is a member beside it.
     model: str
     offering: str
     role: Role

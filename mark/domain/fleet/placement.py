@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from mark.domain.orders import Command, Drain, Launch
+from mark.domain.fleet.orders import Command, Drain, Launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from mark.domain.fleet import Role
+from mark.domain.fleet.instances import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

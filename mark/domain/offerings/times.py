@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from mark.domain.offering import InstanceType
+from mark.domain.offerings.offering import InstanceType
 
 P95_SIGMAS = 1.6448536269514722
 """The standard normal's 95 % point."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mark.domain.host_spec import SHARED, HostSpec
-from mark.domain.member import Member
+from mark.domain.fleet.host_spec import SHARED, HostSpec
+from mark.domain.fleet.member import Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Plans, and what bounds them: caps, schedules and pools."""
