@@ -17,7 +17,7 @@ from moto.core.routing import get_service_router
 from moto.core.serialize import get_serializer_class
 from moto.core.utils import get_service_model
 from moto.ec2.models.instance_types import INSTANCE_TYPES
-from moto.events.models import EventTemplateParser as _EventTemplateParser  # type: ignore[attr-defined]
+from moto.events.models import EventTemplateParser as _EventTemplateParser
 from moto.events.models import Rule as _Rule
 from moto.route53.exceptions import Route53ClientError as _Route53Error
 from moto.route53.models import Route53Backend as _Route53Backend
