@@ -500,6 +500,7 @@ class Ec2Cloud:
         """
         self._membership.drain(names)
         self._draining.update(names)
+        self._prove(names)
         ready = self._serving()
         self._terminate([name for name in names if name not in ready])
 
@@ -523,10 +524,14 @@ class Ec2Cloud:
 
     def _end(self, names: Sequence[str], what: str, call: Callable[[list[str]], object]) -> None:
         """End or stop them; what AWS refuses is told once, with what a person can do."""
-        for name in names:  # who is ended before it was ready did not fail
-            self._unproven.pop(name, None)
+        self._prove(names)
         refused = call_each(names, call, self._pool)
         self._troubles.update(what, names, refused, self._clock.now())
+
+    def _prove(self, names: Sequence[str]) -> None:
+        """Let these be none that failed: who is ended, or asked to leave, before it was ready did not."""
+        for name in names:
+            self._unproven.pop(name, None)
 
     def _start(self, order: StartStandby) -> None:
         """Wake standbys, as many as may run; a drain that one of them never heeded is no longer meant.

@@ -802,6 +802,21 @@ def test_what_is_ended_before_it_was_ready_did_not_fail(there: Scene) -> None:
     assert there.cloud.drain_facts() == []
 
 
+def test_an_agent_that_hears_of_its_drain_while_it_starts_did_not_fail(there: Scene) -> None:
+    there.cloud.submit(launch())
+    [name] = there.ids()
+    there.agents.say(name, MemberState.DRAINING)  # before the controller looks whether it serves
+    there.cloud.submit(Drain(token="t2-1", reason="r", instances=(name,)))
+    assert there.states() == {name: "running"}
+    del there.agents.agents[name]
+    there.aws.ec2.terminate_instances(InstanceIds=[name])
+    explain_ends(there.aws, name, "Client.InstanceInitiatedShutdown")
+    there.clock.at += 121.0
+    there.cloud.observe()
+    there.cloud.observe()
+    assert there.cloud.drain_facts() == []
+
+
 def explain_ends(there: Aws, name: str, code: str) -> None:
     """EC2 says why an instance ended, where it is asked for by its id."""
     reason = {"Code": code, "Message": f"{code}: on launch"}
