@@ -22,17 +22,25 @@ DEFAULT_ZONE = "a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draws:
-    """Random generators: one for boots, wakes, victims and idle lives of Lambda, one for each spot pool by name.
-
-    With the simulator's streams of the same names it draws what the simulated cloud draws, in the same order.
-    """
+class LifeDraws:
+    """Random generators of instances' lives: one for boots and for wakes, one for each spot pool by name."""
 
     boots: np.random.Generator
     wakes: np.random.Generator
+    spot: Callable[[str], np.random.Generator]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """Random generators: for victims, for idle lives of Lambda, and for lives of instances by their model's tag.
+
+    With the simulator's streams of the same names it draws what the simulated cloud of each model draws, in the
+    same order.
+    """
+
     victims: np.random.Generator
     lambdas: np.random.Generator
-    spot: Callable[[str], np.random.Generator]
+    lives: Callable[[str], LifeDraws]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.offline.trace_source import TraceReading, read_place
 from mark.report.terminal import progress
-from mark.simulator.rng import seed_of
+from mark.simulator.rng import seeds_of
 from mark.simulator.traces.bursts import with_bursts
 from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
@@ -18,9 +18,8 @@ from mark.simulator.workload import Workload
 def each_seeded(settings: Settings) -> list[tuple[Settings, ServedSettings]]:
     """As `each_model`; each of several models draws from a seed of its own, live and in a replay."""
     found = each_model(settings)
-    if len(found) == 1:
-        return found
-    return [(own.model_copy(update={"seed": seed_of(settings.seed, entry.model)}), entry) for own, entry in found]
+    seeds = seeds_of(settings.seed, [entry.model for _, entry in found])
+    return [(own.model_copy(update={"seed": seeds[entry.model]}), entry) for own, entry in found]
 
 
 def chosen_workload(settings: Settings) -> Workload:

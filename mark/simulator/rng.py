@@ -7,6 +7,7 @@ changes no other component's draws.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,6 +17,11 @@ from mark.domain.errors import Misconfigured
 def seed_of(seed: int, name: str) -> int:
     """The seed of one of several under `seed`: models that are replayed together draw loads of their own."""
     return int(stream(seed, f"seed of {name}").integers(2**63))
+
+
+def seeds_of(seed: int, models: Sequence[str]) -> dict[str, int]:
+    """The seeds of models that are served together, by model; a model alone has the seed itself."""
+    return dict.fromkeys(models, seed) if len(models) == 1 else {model: seed_of(seed, model) for model in models}
 
 
 def stream(seed: int, name: str) -> np.random.Generator:

@@ -12,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.cloudmodel.capacity import Capacity
+from mark.cloudmodel.lifecycle import draw_launch
 from mark.cloudmodel.world import ROUGH
+from mark.config.service import ServedSettings, ServiceSettings
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
+from mark.domain.fleet.host_spec import SHARED
 from mark.domain.fleet.instances import InstanceState, Role
 from mark.domain.fleet.orders import (
     Fact,
@@ -28,13 +31,16 @@ from mark.domain.fleet.orders import (
 from mark.domain.offerings.offering import Market, Offering
 from mark.domain.offerings.times import LognormalTime, RebalanceAdvice
 from mark.emulator.clock import ServiceClock
+from mark.emulator.config import Draws
 from mark.emulator.ec2.machine import LaunchSpec, Machine, MachineState
 from mark.emulator.ec2.machines import Machines
 from mark.emulator.errors import ApiError
 from mark.live.processes.emulator import emulated_aws
+from mark.offline.workloads import each_seeded
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import plain_kernel
 from mark.simulator.faults import FaultScript
+from mark.simulator.rng import stream
 from tests.emulator.conftest import draws
 from tests.planner.builders import offering
 from tests.simulator.engines import engine
@@ -107,14 +113,14 @@ class Replayed:
 class Emulated:
     """The same on an emulated EC2 whose clock the test moves; processes end at once."""
 
-    def __init__(self, seed: int, stress: float = 0.0) -> None:
+    def __init__(self, seed: int, stress: float = 0.0, drawn: Draws | None = None) -> None:
         self._wall = 0.0
         self.advised: list[float] = []
         self._clock = ServiceClock(ClockAnchor(service_at=LIVE_AT), wall=lambda: self._wall)
         self.machines = Machines(
             clock=self._clock,
             capacity=Capacity(WORLD, seed, start_at=self._clock.now()),
-            draws=draws(seed),
+            draws=drawn or draws(seed),
             stress=stress,
             boot_factor=lambda: 1.0,
             power=self,
@@ -151,8 +157,13 @@ class Emulated:
         self._clock.fire_due()
         return refused
 
-    def _launch(self, item: Offering, role: Role, zone: str = "us-east-1a") -> Machine:
-        tags = {"mark:offering": item.name, "mark:role": role.value}
+    def boot_s(self, model: str) -> float:
+        """The boot of one more instance of a model."""
+        life = self._launch(ON_DEMAND, Role.SERVING, model=model).life
+        return life.ready_at - self._clock.now()
+
+    def _launch(self, item: Offering, role: Role, zone: str = "us-east-1a", model: str = "") -> Machine:
+        tags = {"mark:offering": item.name, "mark:role": role.value, "mark:model": model}
         spec = LaunchSpec(
             instance_type=item.instance_type,
             market=item.market,
@@ -236,6 +247,22 @@ def test_ids_rise_with_the_launches_as_in_a_replay() -> None:
         ids = [machine.id for machine in emulated.machines]
     assert ids == sorted(set(ids))
     assert all(len(name) == len("i-0123456789abcdef0") for name in ids)
+
+
+def test_each_model_of_a_service_boots_as_in_its_replay_whoever_launches_between(tmp_path: Path) -> None:
+    serve = (ServedSettings(model="inception-v3"), ServedSettings(model="resnet-50"))
+    several = Settings(seed=3, service=ServiceSettings(serve=serve))
+    config = emulated_aws(several, logs=tmp_path, port=0, began_at=LIVE_AT)
+    seeds = {entry.model: own.seed for own, entry in each_seeded(several)} | {SHARED: 3}
+    booted: dict[str, list[float]] = {model: [] for model in seeds}
+    with Emulated(3, drawn=config.draws) as emulated:
+        for model in [*seeds, *reversed(seeds), *seeds]:
+            booted[model].append(emulated.boot_s(model))
+
+    for model, seed in seeds.items():
+        boots, lives = stream(seed, "boots"), stream(seed, "any")
+        replayed = [draw_launch(TIMES, boots, lives, boot_factor=1.0, hazard_per_hour=0.0) for _ in range(3)]
+        assert booted[model] == pytest.approx([drawn.boot_s for drawn in replayed])
 
 
 def test_the_emulated_world_begins_where_the_services_clock_does(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.offerings.offering import InstanceType
 from mark.emulator.aws_server import EmulatedAws
 from mark.emulator.config import Draws, EmulatedAwsConfig, LambdaLimits
+from mark.live.processes.emulator import life_draws
 from mark.simulator.rng import stream
 from tests.waiting import PATIENCE_S, until
 
@@ -42,13 +43,7 @@ TYPES = {
 
 
 def draws(seed: int = 7) -> Draws:
-    return Draws(
-        boots=stream(seed, "boots"),
-        wakes=stream(seed, "wakes"),
-        victims=stream(seed, "victims"),
-        lambdas=stream(seed, "lambda"),
-        spot=lambda name: stream(seed, f"spot {name}"),
-    )
+    return Draws(victims=stream(seed, "victims"), lambdas=stream(seed, "lambda"), lives=lambda _: life_draws(seed))
 
 
 def config_for(folder: Path, **changes: Any) -> EmulatedAwsConfig:

@@ -36,6 +36,7 @@ from mark.emulator.events.bus import event_of
 from mark.emulator.faults import Fault, Faults
 from mark.emulator.metering import Meter
 from mark.emulator.moto_parts import backend_of
+from mark.live.processes.emulator import life_draws
 from mark.protocols.events import compose_message, message_of_event
 from mark.simulator.rng import stream
 
@@ -118,11 +119,9 @@ class Account:
             clock=self.clock,
             capacity=Capacity(self.world, self.seed, start_at=self.now()),
             draws=Draws(
-                boots=stream(self.seed, "boots"),
-                wakes=stream(self.seed, "wakes"),
                 victims=stream(self.seed, "victims"),
                 lambdas=stream(self.seed, "lambda"),
-                spot=lambda name: stream(self.seed, f"spot {name}"),
+                lives=lambda _: life_draws(self.seed),
             ),
             stress=self.stress,
             boot_factor=self.faults.boot_factor,

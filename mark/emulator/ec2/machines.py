@@ -15,6 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
+from mark.aws.ec2.tags import MODEL
 from mark.cloudmodel.capacity import NO_CAPACITY, Capacity, pool_name
 from mark.cloudmodel.lifecycle import (
     Event,
@@ -33,7 +34,7 @@ from mark.cloudmodel.lifecycle import (
 from mark.cloudmodel.world import pool_zone
 from mark.domain.offerings.offering import InstanceType, Market
 from mark.emulator.clock import ServiceClock
-from mark.emulator.config import DEFAULT_ZONE, REGION, Draws
+from mark.emulator.config import DEFAULT_ZONE, REGION, Draws, LifeDraws
 from mark.emulator.ec2.address import AddressPool
 from mark.emulator.ec2.machine import LaunchSpec, Machine, MachineState
 from mark.emulator.errors import ApiError
@@ -102,7 +103,8 @@ class Machines:
         self._environment = environment
         self._watcher = watcher
         self._machines: dict[str, Machine] = {}
-        self._pools: dict[str, np.random.Generator] = {}
+        self._lives: dict[str, LifeDraws] = {}
+        self._pools: dict[tuple[str, str], np.random.Generator] = {}
         self._addresses = AddressPool()
         self._account_life, self._made = secrets.token_hex(4), itertools.count(1)
         self.prewarm = False
@@ -143,8 +145,8 @@ class Machines:
         hazard = spec.instance_type.spot_hazard_per_hour * self._stress if spec.is_spot else 0.0
         drawn = draw_launch(
             self._times,
-            self._draws.boots,
-            self._pool(pool),
+            self._life_draws(spec).boots,
+            self._pool(spec, pool),
             boot_factor=self._boot_factor(),
             hazard_per_hour=hazard,
         )
@@ -169,7 +171,7 @@ class Machines:
             machine.spot_request = f"sir-{secrets.token_hex(4)}"
         self._machines[machine.id] = machine
         self._begin(machine, drawn.until_notice_s, now)
-        advised = self._pool(f"advice {pool}")
+        advised = self._pool(spec, f"advice {pool}")
         for after_s in draw_advice(self._times.advice, advised, drawn.until_notice_s, hazard):
             self._clock.at(now + after_s, partial(self._advise, machine))
         return machine
@@ -330,7 +332,8 @@ class Machines:
 
     def _wake(self, machine: Machine, now: float) -> None:
         item = machine.spec.instance_type
-        wake_s = draw_wake(self._times, item, self._draws.wakes, boot_factor=self._boot_factor())
+        wakes = self._life_draws(machine.spec).wakes
+        wake_s = draw_wake(self._times, item, wakes, boot_factor=self._boot_factor())
         machine.life = wake(machine.life, now, wake_s)
         machine.reason_code = machine.reason = ""
         machine.ended_at = None
@@ -417,10 +420,18 @@ class Machines:
         """The world's name of an availability zone; empty where it tells none apart."""
         return "" if self._capacity.world.zones == ("",) else pool_zone(market, zone.removeprefix(REGION))
 
-    def _pool(self, name: str) -> np.random.Generator:
-        if name not in self._pools:
-            self._pools[name] = self._draws.spot(name)
-        return self._pools[name]
+    def _life_draws(self, spec: LaunchSpec) -> LifeDraws:
+        """What decides on lives of the model that it is launched for: what others launch changes none of them."""
+        model = spec.tags.get(MODEL, "")
+        if model not in self._lives:
+            self._lives[model] = self._draws.lives(model)
+        return self._lives[model]
+
+    def _pool(self, spec: LaunchSpec, name: str) -> np.random.Generator:
+        key = spec.tags.get(MODEL, ""), name
+        if key not in self._pools:
+            self._pools[key] = self._life_draws(spec).spot(name)
+        return self._pools[key]
 
     def _check(self, machines: list[Machine], verb: str, allowed: tuple[MachineState, ...]) -> None:
         for machine in machines:

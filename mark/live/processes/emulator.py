@@ -28,14 +28,14 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.commitments.owned import NO_COMMITMENTS
 from mark.domain.models.versions import functions_of
 from mark.emulator.aws_server import EmulatedAws
-from mark.emulator.config import ACCOUNT, REGION, Draws, EmulatedAwsConfig, LambdaLimits
+from mark.emulator.config import ACCOUNT, REGION, Draws, EmulatedAwsConfig, LambdaLimits, LifeDraws
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_LISTING_LAG_S, NEW_MEMORY_MB
 from mark.emulator.signature import AccessKey
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder
 from mark.live.local.running import Running
-from mark.simulator.rng import stream
+from mark.simulator.rng import seeds_of, stream
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ def emulated_aws(
 ) -> EmulatedAwsConfig:
     """The account that a service with these settings gets. began_at: what its clock showed first, service time."""
     seed = settings.seed
+    seeds = seeds_of(seed, model_names(settings))
     prices = load_prices(settings.prices)
     owned = settings.account.commitments
     world, usual = named_world(settings), LambdaLimits()
@@ -79,11 +80,9 @@ def emulated_aws(
         types={item.name: item for item in prices.types},
         commitments=load_commitments(owned) if owned else NO_COMMITMENTS,
         draws=Draws(
-            boots=stream(seed, "boots"),
-            wakes=stream(seed, "wakes"),
             victims=stream(seed, "victims"),
             lambdas=stream(seed, "lambda"),
-            spot=lambda pool: stream(seed, f"spot {pool}"),
+            lives=lambda model: life_draws(seeds.get(model, seed)),  # shared instances have the service's
         ),
         agent=AGENT,
         folder=logs,
@@ -103,6 +102,15 @@ def emulated_aws(
         key=key,
         environment={"MARK_CACHE": str(cache_dir()), "OMP_NUM_THREADS": "1"},
         python_path=tuple(path for path in sys.path if path),  # where a user's own model may lie
+    )
+
+
+def life_draws(seed: int) -> LifeDraws:
+    """The simulator's streams of instances' lives."""
+    return LifeDraws(
+        boots=stream(seed, "boots"),
+        wakes=stream(seed, "wakes"),
+        spot=lambda pool: stream(seed, f"spot {pool}"),
     )
 
 
