@@ -14,8 +14,8 @@ from contextlib import suppress
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8
 """Parameters of mallopt (malloc.h)."""
 MIB = 2**20
-KEPT = 256 * MIB
-"""So much that is free may stay with the process."""
+KEPT = 128 * MIB
+"""So much that is free may stay with the process: no more than a model may hold beyond its `memory_gib`."""
 LARGEST = 32 * MIB
 """glibc takes no more: larger blocks come from the kernel and go back to it."""
 
