@@ -84,8 +84,8 @@ def load(version: str = "") -> Served:
         own = (required_variable("MARK_BACKEND_TARGET"), variable_or("MARK_BACKEND_FOLDER", ""))
         place = fetch_version(version) if version else own
         _served[version] = None  # from here on its code runs, which may fail and leave something behind
-        keep_freed_memory()
         model = _named(*place)()
+        keep_freed_memory()
         return Served(name, model.inputs, model.predict, outputs=model.outputs, version=known)
     if kind != "emulated":
         raise Misconfigured(f"a function runs python or emulated models, not {kind}: that server is not there")

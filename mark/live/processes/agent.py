@@ -33,6 +33,7 @@ from mark.live.processes.version_fetch import LOADING, READY
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.live.store_link import open_async_link
 from mark.plugins.load import make_model
+from mark.plugins.memory import share_one_heap
 from mark.ports import Backend, ReplacingBackend, StreamingBackend, VariantBackend
 from mark.service_spec import AgentSpec, ServedModel
 from mark.serving.agent.cpu_meter import CpuMeter, busy_vcpu_s
@@ -70,6 +71,7 @@ LONGEST_WAIT_S = 0.5
 
 def run(environment: Mapping[str, str]) -> int:
     """Be the agent of this instance until it is drained."""
+    share_one_heap()
     imds = _metadata(environment)
     identity = imds.identity()
     own = identity.tags.get(MODEL, "")

@@ -47,7 +47,6 @@ class ModelRunner:
 
     def load(self) -> None:
         """Make the model and let it answer zeros once, which fills its caches. Errors: Misconfigured."""
-        keep_freed_memory()
         if self._threads is not None:
             os.environ.update(thread_variables(self._threads))
         try:
@@ -66,6 +65,7 @@ class ModelRunner:
             torch.set_num_threads(1)  # the agent's thread needs the other core; holds for this thread
         self._check(model)
         self._model = model
+        keep_freed_memory()
         self._warm_up()
 
     def _check(self, model: PythonModel) -> None:

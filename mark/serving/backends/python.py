@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mark.plugins.memory import share_one_heap
 from mark.ports import InferReply, InferRequest, PythonModel
 from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.model_runner import ModelRunner
@@ -30,6 +31,7 @@ class PythonBackend(ModelRunner):
 
     async def start(self) -> None:
         """Make the model and let it answer zeros once, which fills its caches. Errors: Misconfigured."""
+        share_one_heap()
         await self._thread.run(self.load)
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:

@@ -24,6 +24,7 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, NamedTuple
 
 from mark.domain.errors import MarkError
+from mark.plugins.memory import share_one_heap
 from mark.ports import InferRequest, PythonModel
 from mark.serving.backends.isolation import become
 from mark.serving.backends.model_runner import ModelRunner
@@ -102,6 +103,7 @@ def _end_with_parent() -> None:
 
 def main() -> None:
     """Serve the parent whose socket's number is the argument."""
+    share_one_heap()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the parent ends, and this process with it
     connection, messages = socket.socket(fileno=int(sys.argv[1])), SimpleQueue[Any]()
     stream = connection.makefile("rb")

@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
 import pytest
@@ -61,15 +60,6 @@ class Pinned(Process):
         return {"y": inputs["x"][:, :1] * 0 + min(os.sched_getaffinity(0))}
 
 
-class Layers(Process):
-    """Takes and frees 16 MiB for a batch; answers with the pages that the kernel had to find for it."""
-
-    def predict(self, inputs):
-        before = getrusage(RUSAGE_SELF).ru_minflt
-        [np.ones(2**20, np.float32) for _ in range(4)]
-        return {"y": inputs["x"][:, :1] * 0 + (getrusage(RUSAGE_SELF).ru_minflt - before)}
-
-
 class Ends(Process):
     def __init__(self):
         os._exit(4)
@@ -89,15 +79,6 @@ def run(test: Callable[[ReplicatedBackend], Awaitable[None]], model=Process) -> 
 
 def processes(replies) -> list[float]:
     return [outputs(reply)[0][0] for reply in replies]
-
-
-def test_a_batch_finds_the_memory_that_the_one_before_has_freed():
-    async def scenario(backend):
-        for _ in range(3):
-            await backend.infer([ask([1, 2]), ask([3, 4])])
-        assert max(processes(await backend.infer([ask([1, 2]), ask([3, 4])]))) < 16 * 256 / 10  # of its pages
-
-    run(scenario, Layers)
 
 
 @given(st.lists(st.integers(), min_size=1), st.integers(1, 20))
