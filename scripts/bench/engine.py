@@ -29,11 +29,11 @@ from mark.config.settings import Settings
 from mark.dispatch.batcher import batch_size
 from mark.dispatch.bouncer import predicted_finish_at
 from mark.dispatch.policy import Bounced, DispatchPolicy
-from mark.domain.load.demand import Demand, point_forecast
+from mark.domain.demand import Demand, point_forecast
 from mark.domain.models.objective import Slo
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.offerings.offering import BatchPolicy, InstanceType, Market, Offering
-from mark.domain.planning.plan import PlanRequest
+from mark.domain.plan import PlanRequest
 from mark.planner.greedy import plan_greedy
 from mark.plugins.load import build_forecaster
 from mark.simulator.engine.compiled import Kernel, compiled_kernel

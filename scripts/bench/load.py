@@ -171,13 +171,20 @@ async def saturate(port: int, ask: Ask, *, seconds: float, connections: int) -> 
             transport.write(message)
 
         def data_received(self, data: bytes) -> None:
-            assert data.startswith(b"HTTP/1.1 200"), data
+            if not data.startswith(b"HTTP/1.1 200"):
+                self.ended.set_exception(AssertionError(data))
+                self.transport.close()
+                return
             next(answers)
             if loop.time() < until:
                 self.transport.write(message)
             else:
-                self.transport.close()
                 self.ended.set_result(None)
+                self.transport.close()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            if not self.ended.done():
+                self.ended.set_exception(error or ConnectionError("the server closed the connection"))
 
     for _ in range(connections):
         await loop.create_connection(One, "127.0.0.1", port)

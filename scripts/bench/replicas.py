@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from statistics import median
 
 import numpy as np
+import uvloop
 
 from mark.domain.models.profile import Parallelism
 from mark.domain.tensor import TensorSpec
@@ -74,74 +75,69 @@ TURN_S, TURNS, PROFILED_S = 1.0, 30, 20.0
 
 PythonBackends = PythonBackend | ReplicatedBackend
 Turn = Callable[[], Awaitable[float]]
-"""Images/s of a short while."""
+"""Measures images/s for TURN_S."""
 
 
 @asynccontextmanager
 async def side_by_side() -> AsyncIterator[Turn]:
     """Two processes without MArk, each of which calls the model with an image in a loop."""
-    context = get_context("spawn")
-    ends, workers = [], []
-    for _ in range(REPLICAS.replicas):
-        here, there = context.Pipe()
-        ends.append(here)
-        workers.append(context.Process(target=_call_when_told, args=(there,), daemon=True))
-        workers[-1].start()
-        there.close()
+    context, ends = get_context("spawn"), []
+    with ExitStack() as stack:
+        for _ in range(REPLICAS.replicas):
+            here, there = context.Pipe()
+            worker = context.Process(target=_call_when_told, args=(there,))
+            worker.start()
+            stack.callback(worker.join)
+            stack.callback(worker.kill)
+            there.close()
+            ends.append(here)
 
-    async def turn() -> float:
+        async def turn() -> float:
+            for end in ends:
+                end.send(TURN_S)
+            return sum([float(await asyncio.to_thread(end.recv)) for end in ends])
+
         for end in ends:
-            end.send(TURN_S)
-        return sum([float(await asyncio.to_thread(end.recv)) for end in ends])
-
-    try:
+            end.recv()  # it has loaded
         yield turn
-    finally:
-        for end, worker in zip(ends, workers, strict=True):
-            end.close()
-            worker.join()
 
 
 def _call_when_told(told: Connection) -> None:
-    """For so many seconds each time; says the images/s."""
+    """Call the model for as many seconds as a message says, and send back images/s."""
     os.environ.update(thread_variables(1))
     model = Vision()
     limit_loaded(1)
-    with suppress(EOFError):
-        while True:
-            seconds = told.recv()
-            answered, took_s, began = 0, 0.0, time.perf_counter()
-            while took_s < seconds:
-                model.predict({"image": IMAGE})
-                answered, took_s = answered + 1, time.perf_counter() - began
-            told.send(answered / took_s)
+    told.send(0.0)
+    while True:
+        seconds = told.recv()
+        answered, took_s, began = 0, 0.0, time.perf_counter()
+        while took_s < seconds:
+            model.predict({"image": IMAGE})
+            answered, took_s = answered + 1, time.perf_counter() - began
+        told.send(answered / took_s)
 
 
 @asynccontextmanager
 async def started(backend: PythonBackends) -> AsyncIterator[PythonBackends]:
     """The backend, until it is no longer needed."""
-    await backend.start()
     try:
+        await backend.start()
         yield backend
     finally:
         await backend.close()
 
 
-def straight(backend: PythonBackends, batch: int) -> Turn:
+def straight(backend: PythonBackends, batch: Sequence[InferRequest]) -> Turn:
     """Batches one after another to the replicas: what a profile says of them."""
 
     async def turn() -> float:
         answered, took_s, began = 0, 0.0, time.perf_counter()
         while took_s < TURN_S:
-            await backend.infer([_request(backend)] * batch)
-            answered, took_s = answered + batch, time.perf_counter() - began
+            await backend.infer(batch)
+            answered, took_s = answered + len(batch), time.perf_counter() - began
         return answered / took_s
 
     return turn
-
-
-def _request(backend: PythonBackends) -> InferRequest:
-    return request_for(None, f"/v2/models/{VISION}/infer", backend.inputs)
 
 
 def through_gateway(server: Server, batch: int) -> Turn:
@@ -155,7 +151,7 @@ def through_gateway(server: Server, batch: int) -> Turn:
 async def used_whole() -> None:
     """Short turns of each; ratios are of neighbours in time."""
     async with side_by_side() as processes, started(python_backend(Vision, REPLICAS, name=VISION)) as backend:
-        request = _request(backend)
+        request = request_for(None, f"/v2/models/{VISION}/infer", backend.inputs)
         points = await measure(backend, lambda: request, USUAL_BATCHES, seconds=PROFILED_S, every_size=True)
         profile = profile_of(points, model=VISION, instance_type="bench", machine="this one", date="")
         tuned = tune_batching(profile, LATENCY_S)
@@ -163,8 +159,9 @@ async def used_whole() -> None:
         most = tuned.batch.max_batch
         told = [f"{one.batch}={1000 * one.latency_s}" for one in profile.points if one.batch <= most]
         with ours("whole", VISION, *told, core=None) as server:
-            turns = (processes, straight(backend, most), through_gateway(server, most))
-            found = [[await turn() for turn in turns] for _ in range(TURNS + 1)][1:]
+            turns = (processes, straight(backend, [request] * most), through_gateway(server, most))
+            await _in_turn(turns)  # which warms them up
+            found = [await _in_turn(turns, back=number % 2 == 0) for number in range(TURNS)]
     alone, profiled, carried = (median(rates) for rates in zip(*found, strict=True))
     over_alone = [one[2] / one[0] for one in found]
     over_profile = [one[2] / one[1] for one in found]
@@ -179,9 +176,15 @@ async def used_whole() -> None:
     )
 
 
+async def _in_turn(turns: Sequence[Turn], *, back: bool = False) -> list[float]:
+    """Each once, the last one first if `back`; in their order."""
+    found = [await turn() for turn in (reversed(turns) if back else turns)]
+    return found[::-1] if back else found
+
+
 def _span(ratios: Sequence[float]) -> str:
     low, high = np.quantile(ratios, (0.1, 0.9))
-    return f"eight turns in ten {low:.2f} to {high:.2f}"
+    return f"80 % of turns: {low:.2f} to {high:.2f}"
 
 
 async def requests_per_s(model: Callable[[], PythonModel], parallelism: Parallelism) -> float:
@@ -202,7 +205,7 @@ def main() -> None:
                     rates.append(asyncio.run(requests_per_s(model, choice)))
         figures = ", ".join(f"{choice} {median(rates):,.0f}" for choice, rates in found.items() if rates)
         say(f"Python backend, {model.__name__.lower()}, replicas x threads", f"{figures} requests/s", "")
-    asyncio.run(used_whole())
+    uvloop.run(used_whole())
 
 
 if __name__ == "__main__":
