@@ -23,7 +23,7 @@ DEFAULT_ZONE = "a"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeDraws:
-    """Random generators of instances' lives: one for boots and for wakes, one for each spot pool by name."""
+    """Random generators of instances' lives: one for boots, one for wakes, and one for each spot pool by name."""
 
     boots: np.random.Generator
     wakes: np.random.Generator
@@ -34,8 +34,8 @@ class LifeDraws:
 class Draws:
     """Random generators: for victims, for idle lives of Lambda, and for lives of instances by their model's tag.
 
-    With the simulator's streams of the same names it draws what the simulated cloud of each model draws, in the
-    same order.
+    With the simulator's streams of the same names, lives are those of each model's replay. Victims and idle lives
+    are a replay's only where the service has one model.
     """
 
     victims: np.random.Generator

@@ -500,7 +500,7 @@ class Ec2Cloud:
         """
         self._membership.drain(names)
         self._draining.update(names)
-        self._prove(names)
+        self._stop_watching(names)
         ready = self._serving()
         self._terminate([name for name in names if name not in ready])
 
@@ -524,12 +524,12 @@ class Ec2Cloud:
 
     def _end(self, names: Sequence[str], what: str, call: Callable[[list[str]], object]) -> None:
         """End or stop them; what AWS refuses is told once, with what a person can do."""
-        self._prove(names)
+        self._stop_watching(names)
         refused = call_each(names, call, self._pool)
         self._troubles.update(what, names, refused, self._clock.now())
 
-    def _prove(self, names: Sequence[str]) -> None:
-        """Let these be none that failed: who is ended, or asked to leave, before it was ready did not."""
+    def _stop_watching(self, names: Sequence[str]) -> None:
+        """Forget that these are unproven: an instance that is told to leave before it is ready did not fail."""
         for name in names:
             self._unproven.pop(name, None)
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mark.aws.ec2.tags import MODEL
+from mark.aws.ec2.tags import MODEL, ROLE
 from mark.cloudmodel.capacity import NO_CAPACITY, Capacity, pool_name
 from mark.cloudmodel.lifecycle import (
     Event,
@@ -325,7 +325,7 @@ class Machines:
             self._clock.at(machine.life.runs_at, lambda at: self._leave(machine, Event.TERMINATE, why, at))
         elif not self.prewarm:
             self._clock.at(machine.life.runs_at, lambda at: self._run(machine, at))
-        elif machine.tags.get("mark:role") == "standby":
+        elif machine.tags.get(ROLE) == "standby":
             self._enter(machine, now, Event.STOP, Event.PROCESS_ENDED)
         else:
             self._run(machine, now)
@@ -421,7 +421,7 @@ class Machines:
         return "" if self._capacity.world.zones == ("",) else pool_zone(market, zone.removeprefix(REGION))
 
     def _life_draws(self, spec: LaunchSpec) -> LifeDraws:
-        """What decides on lives of the model that it is launched for: what others launch changes none of them."""
+        """Random generators of the model that it is launched for. Launches of other models do not move them."""
         model = spec.tags.get(MODEL, "")
         if model not in self._lives:
             self._lives[model] = self._draws.lives(model)

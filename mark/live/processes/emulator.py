@@ -82,7 +82,8 @@ def emulated_aws(
         draws=Draws(
             victims=stream(seed, "victims"),
             lambdas=stream(seed, "lambda"),
-            lives=lambda model: life_draws(seeds.get(model, seed)),  # shared instances have the service's
+            # shared instances draw from the service's seed, as in a replay
+            lives=lambda model: life_draws(seeds.get(model, seed)),
         ),
         agent=AGENT,
         folder=logs,
