@@ -12,6 +12,7 @@ from mark.domain.billing.costs import Transition
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import Demand, DemandUnit, Forecast
 from mark.domain.errors import RetryLater
 from mark.domain.fleet.host_spec import HostSpec
 from mark.domain.fleet.instances import FleetView
@@ -19,11 +20,10 @@ from mark.domain.fleet.lease import Lease, LeaseTimes
 from mark.domain.fleet.listing import ListedInstance
 from mark.domain.fleet.member import Member, Peer
 from mark.domain.fleet.orders import Fact, Order
-from mark.domain.load.demand import Demand, DemandUnit, Forecast
 from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.models.objective import SloWindow
 from mark.domain.models.versions import ModelVersions
-from mark.domain.planning.plan import PlanRequest
+from mark.domain.plan import PlanRequest
 from mark.domain.supernet import Actuation, ElasticSpace, TrainedSupernet
 from mark.domain.tensor import TensorSpec
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.predictors.classical.points import HOUR_S, LastValueRule
 from mark.predictors.classical.residuals import PointExpert
 from mark.predictors.expert import LEVELS, Expert, Floats, Ints, Series

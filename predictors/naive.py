@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mark.domain.load.demand import Demand, Forecast, point_forecast
+from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.ports import ForecasterSetup
 
 DAY_S = 86_400.0

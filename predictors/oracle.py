@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand, Forecast, point_forecast
 from mark.ports import OracleSetup
 
 ALIGNED = 1e-3

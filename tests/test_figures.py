@@ -20,10 +20,10 @@ from mark.controller import surges
 from mark.controller.error_budget import ErrorBudget
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
 from mark.dispatch import routing
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.domain.load.outcomes import Outcomes
 from mark.domain.offerings.offering import Market
-from mark.domain.planning.plan import PlanRequest
+from mark.domain.plan import PlanRequest
 from mark.planner.hedging import shortfall_cost, spot_pools
 from mark.plugins.load import build_forecaster
 from mark.policies.bundles import PACKED, PolicyBundle, policy_names, tuning_grid

@@ -14,7 +14,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.domain.errors import PlanInfeasible
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Backup, Plan, PlanRequest
+from mark.domain.plan import Backup, Plan, PlanRequest
 from tests.planner.builders import offering, request
 
 PLANNERS = sorted(

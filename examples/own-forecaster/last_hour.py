@@ -1,6 +1,6 @@
 import numpy as np
 
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.ports import ForecasterSetup
 
 LEVELS = (0.5, 0.75, 0.9, 0.95)

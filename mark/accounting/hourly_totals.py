@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from mark.accounting.client_totals import ClientTotals, between, totals_of
 from mark.accounting.version_totals import NONE, VersionTotals, added, attributed, version_totals_of
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.domain.load.traffic import ModelTraffic
 
 HOUR_S = 3600.0

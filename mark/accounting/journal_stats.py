@@ -12,6 +12,7 @@ from typing import assert_never
 
 from mark.controller.journal import Header, Tick
 from mark.controller.policy import ControllerPolicy
+from mark.domain.demand import UNIT_S, Demand, Forecast
 from mark.domain.fleet.instances import InstanceState
 from mark.domain.fleet.orders import (
     Drain,
@@ -27,7 +28,6 @@ from mark.domain.fleet.orders import (
     Withdraw,
 )
 from mark.domain.load.announced_events import AnnouncedEvent, Events
-from mark.domain.load.demand import UNIT_S, Demand, Forecast
 from mark.domain.models.variants import AccuracyTotal, ServedAccuracy
 from mark.domain.offerings.offering import Offering
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mark.domain.load.demand import UNIT_S, WINDOW_S, Demand
+from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 
 KEEP_UNITS = 40 * 24 * 60
 

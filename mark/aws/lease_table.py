@@ -1,8 +1,8 @@
 """The lease of a service, the tail of its journals and its clients in a DynamoDB table, by conditional writes.
 
-Three kinds of items, by `part` and `place`: `lease`, one (`mark.domain.fleet.lease`); `clients`, one; and
-`journal/MODEL`, a line each, compressed, which DynamoDB removes KEEP_S after it was written. A line is written in
-a transaction with a check that the lease is still the writer's: who lost it can write no line, and who cannot
+Three kinds of items, by `part` and `place`: `lease`, one item (`mark.domain.fleet.lease`); `clients`, one item;
+and `journal/MODEL`, a line each, compressed, which DynamoDB removes KEEP_S after it was written. A line is written
+in a transaction with a check that the lease is still the writer's: who lost it can write no line, and who cannot
 write does not order. Whatever else DynamoDB refuses is RetryLater: a candidate goes on asking, a holder's term
 ends.
 """

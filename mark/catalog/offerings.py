@@ -27,8 +27,8 @@ from mark.domain.offerings.offering import (
     Market,
     Offering,
 )
-from mark.domain.planning.plan import Excuse
-from mark.domain.planning.service_cap import Takes
+from mark.domain.plan import Excuse
+from mark.domain.plans.service_cap import Takes
 from mark.planner.batching import TunedBatch, capacity_rps, tune_batching
 
 LAMBDA_MEMORY_GIB = 10.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.domain.offerings.offering import CREDITED_STARTS_A_DAY, Offering
 
 SURGE_SHARE = 0.1

@@ -29,7 +29,7 @@ from enum import StrEnum
 from mark.domain.offerings.offering import ANY_ZONE, InstanceType, MachineKind, Market, Offering
 from mark.domain.offerings.quota import STANDARD, Quotas, VcpuQuota, quota_family
 from mark.domain.offerings.times import CloudTimes, LognormalTime
-from mark.domain.planning.service_cap import NO_CAP, ServiceCap
+from mark.domain.plans.service_cap import NO_CAP, ServiceCap
 
 
 class WorldName(StrEnum):

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from mark.config.parts import NotNegative, Part, Positive, matching
 from mark.domain.errors import unknown
-from mark.domain.planning.capacity_schedule import DAY_S, EVERY_DAY, CapacityWindow
+from mark.domain.plans.capacity_schedule import DAY_S, EVERY_DAY, CapacityWindow
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 CHECKED_DAYS = 366

@@ -33,9 +33,9 @@ from mark.config.training import models_trained_in_function, trains_in_function,
 from mark.domain.billing.footprint import ControllerTasks, Footprint, Gateways, LeaseTable, Monitoring, StoreNodes
 from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
+from mark.domain.demand import UNIT_S
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet.lease import TABLE_LEASE
-from mark.domain.load.demand import UNIT_S
 from mark.domain.models.objective import ModelSpec
 from mark.domain.offerings.offering import InstanceType
 

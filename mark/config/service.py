@@ -28,7 +28,7 @@ from mark.dispatch.central.policy import TooLate
 from mark.dispatch.policy import Late
 from mark.domain.models.versions import LONGEST_S, CanaryPolicy, are_steps
 from mark.domain.offerings.offering import Market
-from mark.domain.planning.service_cap import ServiceCap
+from mark.domain.plans.service_cap import ServiceCap
 from mark.policies.bundles import reported_policies
 
 Port = Annotated[int, Field(ge=0, le=65535)]

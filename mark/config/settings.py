@@ -41,8 +41,8 @@ from mark.config.telemetry import TelemetrySettings
 from mark.config.trace import TraceSettings
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.central.policy import TooLate
+from mark.domain.demand import HORIZON
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.load.demand import HORIZON
 from mark.domain.load.size_window import WINDOW
 from mark.domain.offerings.offering import LambdaOffering, Market
 from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import is_window_full
 from mark.domain.clock import ClockAnchor, mean_speed
-from mark.domain.load.demand import UNIT_S, WINDOW_S, DemandUnit, unit_of_windows
+from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit, unit_of_windows
 from mark.domain.load.traffic import ModelTraffic
 from mark.domain.models.objective import SloWindow
 

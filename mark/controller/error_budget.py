@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from mark.domain.load.demand import UNIT_S
+from mark.domain.demand import UNIT_S
 from mark.domain.load.outcomes import Outcomes
 
 WINDOW_S = 21_600.0

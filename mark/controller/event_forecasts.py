@@ -21,8 +21,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mark.domain.demand import Demand, Forecast
 from mark.domain.load.announced_events import AnnouncedEvent, Events
-from mark.domain.load.demand import Demand, Forecast
 
 BEFORE_S = 3600.0
 """What an event's load is measured against: the mean of so long before it."""

@@ -18,11 +18,11 @@ from pydantic_core import from_json
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, Note, Observation, State
 from mark.dispatch.policy import DispatchPolicy
+from mark.domain.demand import Demand
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet.instances import FleetView, Instance
 from mark.domain.fleet.orders import Order
-from mark.domain.load.demand import Demand
 
 VERSION = 4
 """The only one that is read: no other was released. A change that older journals do not bear raises it."""

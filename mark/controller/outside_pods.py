@@ -21,13 +21,13 @@ from mark.controller.event_forecasts import with_events
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, State
+from mark.domain.demand import KEEP_HISTORY, STALE_S, UNIT_S, WINDOW_S, Demand, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
 from mark.domain.figures import figure
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState
-from mark.domain.load.demand import KEEP_HISTORY, STALE_S, UNIT_S, WINDOW_S, Demand, Forecast, point_forecast
 from mark.domain.offerings.offering import cheapest_per_request
-from mark.domain.planning.plan import Plan
-from mark.domain.planning.pod_plan import PodCount, PodPlan
+from mark.domain.plan import Plan
+from mark.domain.plans.pod_plan import PodCount, PodPlan
 
 BUSIEST = 1.63
 """Expected largest of twelve draws from a standard normal distribution: a minute has twelve windows of 5 s."""

@@ -13,13 +13,13 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.service_time_ratios import with_ratios
 from mark.controller.state import Observation, State
 from mark.controller.step import running_counts
+from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, unknown
 from mark.domain.figures import figure
 from mark.domain.fleet.instances import FleetView, Role
-from mark.domain.load.demand import Demand, Forecast
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.capacity_schedule import bounds_ahead
-from mark.domain.planning.plan import Backup, Plan, PlanRequest
+from mark.domain.plan import Backup, Plan, PlanRequest
+from mark.domain.plans.capacity_schedule import bounds_ahead
 from mark.planner.baselines import (
     EmaHeadroom,
     PlanFunction,

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
 from mark.controller.limits.spot_breaker import BreakerPolicy
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
+from mark.domain.demand import HORIZON
 from mark.domain.load.announced_events import Events
-from mark.domain.load.demand import HORIZON
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import LambdaOffering, Offering
 from mark.domain.offerings.quota import Quotas
 from mark.domain.offerings.times import WAKE
-from mark.domain.planning.capacity_schedule import CapacityWindow
-from mark.domain.planning.plan import LEAD_UNITS
-from mark.domain.planning.pool_policy import PoolPolicy
+from mark.domain.plan import LEAD_UNITS
+from mark.domain.plans.capacity_schedule import CapacityWindow
+from mark.domain.plans.pool_policy import PoolPolicy
 
 OWN = "own"
 """The planner of a user's own policy, which is asked by its name."""

@@ -21,9 +21,9 @@ from mark.controller.journal import Checkpoint, Header, Tick
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import State
 from mark.controller.step import step
+from mark.domain.demand import Demand, DemandUnit
 from mark.domain.fleet.instances import FleetView
 from mark.domain.fleet.orders import Launch, Order, Withdraw
-from mark.domain.load.demand import Demand, DemandUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

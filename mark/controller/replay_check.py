@@ -11,9 +11,9 @@ from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import OWN, ControllerPolicy
 from mark.controller.state import Observation, State
 from mark.controller.step import apply_observation, decide
+from mark.domain.demand import Demand
 from mark.domain.errors import PlanInfeasible
-from mark.domain.load.demand import Demand
-from mark.domain.planning.plan import Plan
+from mark.domain.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,12 +28,12 @@ from mark.controller.step import apply_observation, decide
 from mark.controller.surges import is_surging
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
+from mark.domain.demand import KEEP_HISTORY, Demand, Forecast
 from mark.domain.errors import PlanInfeasible, failure_words
 from mark.domain.fleet.instances import FleetView
 from mark.domain.fleet.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed
 from mark.domain.front import Front
 from mark.domain.load.announced_events import Events, no_events
-from mark.domain.load.demand import KEEP_HISTORY, Demand, Forecast
 from mark.domain.offerings.quota import Quotas
 from mark.planner.baselines import PlanFunction
 from mark.ports import Clock, Cloud, DataPlane, Forecaster

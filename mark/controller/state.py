@@ -11,14 +11,14 @@ from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.controller.limits.spot_breaker import SpotPool
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
+from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
 from mark.domain.fleet.orders import Fact, Order
 from mark.domain.front import Front
-from mark.domain.load.demand import DemandUnit, Forecast
 from mark.domain.load.size_window import EMPTY_WINDOW, SizeWindow
 from mark.domain.models.objective import SloWindow
 from mark.domain.offerings.quota import Quotas
-from mark.domain.planning.plan import Plan
+from mark.domain.plan import Plan
 
 Counts = tuple[tuple[str, int], ...]
 """Instances per offering, by name."""

@@ -42,6 +42,7 @@ from mark.controller.state import (
 from mark.controller.zones import drained_first, in_zones
 from mark.dispatch.overflow import environments_for
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.demand import DemandUnit
 from mark.domain.figures import plural
 from mark.domain.fleet.instances import FleetView, InstanceState, Role
 from mark.domain.fleet.orders import (
@@ -54,9 +55,8 @@ from mark.domain.fleet.orders import (
     WarmLambda,
     Withdraw,
 )
-from mark.domain.load.demand import DemandUnit
 from mark.domain.offerings.offering import Market
-from mark.domain.planning.plan import RETRY_WAKE_S
+from mark.domain.plan import RETRY_WAKE_S
 from mark.planner.equivalents import equivalents
 
 WARM_QUANTILE = 0.9

@@ -16,9 +16,9 @@ from statistics import fmean
 from mark.controller.capacity import carried_rps
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Observation, State, Tokens, wakeable_standbys, woken_standbys
+from mark.domain.demand import WINDOW_S
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
 from mark.domain.fleet.orders import Order, StartStandby, StopStandby
-from mark.domain.load.demand import WINDOW_S
 from mark.planner.hedging.shortfall_cost import WORTH_WAKING
 
 UP = (InstanceState.READY, InstanceState.PENDING)

@@ -15,10 +15,10 @@ from pathlib import Path
 from mark.accounting.journal_stats import CountedEvents, journal_demand
 from mark.accounting.load_history import joined, latest
 from mark.controller.journal import Header, Tick, read_journal
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet.host_spec import SHARED
 from mark.domain.load.announced_events import Events
-from mark.domain.load.demand import Demand
 from mark.report.terminal import note
 
 SUFFIX = ".jsonl.gz"

@@ -25,11 +25,11 @@ from mark.config.settings import Settings
 from mark.config.telemetry import telemetry_of
 from mark.controller.policy import OWN
 from mark.dispatch.policy import Routing
+from mark.domain.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.load.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.models.objective import Slo
 from mark.domain.models.versions import functions_of
-from mark.domain.planning.plan import Excuse
+from mark.domain.plan import Excuse
 from mark.live.backend_specs import Tensors, backend_spec, can_switch, has_packages, tensors_of
 from mark.offline.learned_policy import policy_reader
 from mark.offline.own_model.targets import existing_source

@@ -25,9 +25,9 @@ from mark.config.settings import Settings
 from mark.config.trace import TraceSettings
 from mark.controller.journal import Header, read_journal
 from mark.domain.commitments.owned import Commitments
+from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.load.announced_events import Events, events_of
-from mark.domain.load.demand import UNIT_S, WINDOW_S, Demand
 from mark.live.archived_load import archived_load, archived_segments
 from mark.live.local.run_dir import RunFolder, find_running, not_up
 from mark.offline.explanation.explain import find_journal

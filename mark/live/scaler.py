@@ -30,10 +30,10 @@ from mark.config.settings import Settings
 from mark.controller.event_forecasts import without_events
 from mark.controller.outside_pods import Outlook, decide_pods, demand_of_rates
 from mark.controller.policy import ControllerPolicy
+from mark.domain.demand import Demand
 from mark.domain.errors import MarkError, Misconfigured, PlanInfeasible, failure_words, file_errors
 from mark.domain.figures import plural
-from mark.domain.load.demand import Demand
-from mark.domain.planning.pod_plan import PodPlan
+from mark.domain.plans.pod_plan import PodPlan
 from mark.offline.forecast.forecasters import Built, ask
 from mark.offline.metrics.minute_rates import MinuteRates, until_next_s
 from mark.offline.metrics.prometheus import Prometheus

@@ -21,11 +21,11 @@ from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.applied import apply
 from mark.domain.commitments.eligible import Usage
 from mark.domain.commitments.owned import Commitments
+from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.figures import figure
-from mark.domain.load.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.offerings.offering import Market, Offering
-from mark.domain.planning.plan import LEAD_UNITS, Excuse, Plan, PlanRequest
+from mark.domain.plan import LEAD_UNITS, Excuse, Plan, PlanRequest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.planner.owned_capacity import owned_capacity, planned_with_owned

@@ -38,12 +38,12 @@ from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.applied import left_for_each
 from mark.domain.commitments.eligible import Usage, running_hour
 from mark.domain.commitments.owned import Commitments
+from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.figures import figure
 from mark.domain.fleet.host_spec import SHARED
-from mark.domain.load.demand import UNIT_S, Demand
-from mark.domain.planning.plan import Plan, PlannedCount, PlanRequest
-from mark.domain.planning.service_cap import NOTHING
+from mark.domain.plan import Plan, PlannedCount, PlanRequest
+from mark.domain.plans.service_cap import NOTHING
 from mark.offline.experiments import replayed_commitments
 from mark.offline.plan import covered_document, covered_sentence
 from mark.offline.service_members import LoadOf, recorded_load, service_members

@@ -14,7 +14,7 @@ from mark.config.settings import Settings
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
-from mark.domain.planning.service_cap import NOTHING, ServiceCap, Takes, takes_of
+from mark.domain.plans.service_cap import NOTHING, ServiceCap, Takes, takes_of
 from mark.offline.experiments import make_experiment, replayed_commitments
 from mark.offline.workloads import chosen_workload, each_seeded
 from mark.report.formatting import format_duration

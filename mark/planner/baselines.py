@@ -16,13 +16,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mark.domain.demand import Demand
 from mark.domain.errors import PlanInfeasible
 from mark.domain.figures import figure
-from mark.domain.load.demand import Demand
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Market, Offering, cheapest_per_request
-from mark.domain.planning.plan import Excuse, Plan, PlannedCount, PlanRequest
+from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.batching import capacity_rps
 
 PlanFunction = Callable[[PlanRequest], Plan]

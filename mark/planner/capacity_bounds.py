@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Plan, PlannedCount, PlanRequest
+from mark.domain.plan import Plan, PlannedCount, PlanRequest
 
 EXACT = 1e-9
 """What rounding may take off a whole number of instances."""

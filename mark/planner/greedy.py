@@ -30,7 +30,7 @@ from mark.domain.errors import PlanInfeasible
 from mark.domain.figures import figure
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Excuse, Plan, PlannedCount, PlanRequest
+from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.queueing import usable_rps
 
 NOTHING_RPS = 1e-9

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from mark.domain.figures import figure
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Offering, cheapest_per_request
-from mark.domain.planning.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
+from mark.domain.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.hedging.miss_penalty import (
     LONG_HISTORY_S,
     MissLimit,

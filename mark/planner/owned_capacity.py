@@ -18,7 +18,7 @@ from mark.domain.commitments.applied import Applied, apply, beside_capacity
 from mark.domain.commitments.eligible import Compute, Usage
 from mark.domain.commitments.owned import Commitments, ReservedInstances
 from mark.domain.offerings.offering import Market, Offering
-from mark.domain.planning.plan import CostParts, OwnedCapacity, Plan, PlannedCount, PlanRequest
+from mark.domain.plan import CostParts, OwnedCapacity, Plan, PlannedCount, PlanRequest
 
 MOST_HOURS = 10_000.0
 """Instances of one type that are looked at, at most."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TypeVar, cast
 
+from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import failure_words
-from mark.domain.load.demand import Demand, Forecast
 from mark.ports import Forecaster
 
 DEADLINE_S = 2.0

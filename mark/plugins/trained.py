@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.plugins.load import forecaster_names
 
 FORMAT = 1

@@ -21,13 +21,13 @@ from mark.dispatch.variants.qos import HARD_S, SOFT_S, QosRule
 from mark.dispatch.variants.qos_policy import network_text
 from mark.dispatch.variants.serving import QualityDeadlines, VariantDispatch, VariantServing
 from mark.domain.billing.service_prices import ServiceItem
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.load.announced_events import on_clock
-from mark.domain.load.demand import Demand
 from mark.domain.load.sizes import sizes_from_formula
 from mark.domain.models.variants import VariantTable
 from mark.domain.offerings.offering import Market, Offering
-from mark.domain.planning.pool_policy import PoolPolicy
+from mark.domain.plans.pool_policy import PoolPolicy
 from mark.planner.batching import tune_batching
 from mark.policies.bundles import (
     STATIC_PEAK,

@@ -17,8 +17,8 @@ from mark.controller.policy import HOUR_S, OWN, ControllerPolicy, MonitorPolicy,
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.dispatch.variants.serving import VariantServing
 from mark.domain.billing.service_prices import ServiceItem
+from mark.domain.demand import HORIZON, UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible, unknown
-from mark.domain.load.demand import HORIZON, UNIT_S, Demand
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import (
@@ -29,7 +29,7 @@ from mark.domain.offerings.offering import (
     Offering,
     cheapest_per_request,
 )
-from mark.domain.planning.pool_policy import PoolPolicy
+from mark.domain.plans.pool_policy import PoolPolicy
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
 from mark.planner.kairos.budget_pool import check_budget

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from mark.domain.planning.plan import PlanRequest
+from mark.domain.plan import PlanRequest
 
 TARGET = 0.7  # share of what an instance carries that is to be busy
 TOLERANCE = 0.1  # nearer to the target nothing changes

@@ -9,7 +9,7 @@ from mark.controller.plan_request import MOST_INSTANCES
 from mark.controller.policy import OWN, ControllerPolicy
 from mark.domain.errors import Misconfigured, PlanInfeasible, failure_words
 from mark.domain.figures import figure
-from mark.domain.planning.plan import Excuse, Plan, PlannedCount, PlanRequest
+from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.plugins.deadline import DEADLINE_S, Punctual
 from mark.plugins.load import make_policy
 

@@ -18,7 +18,7 @@ from mark.domain.load.announced_events import Events
 from mark.domain.load.size_window import WINDOW
 from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.offerings.offering import Market
-from mark.domain.planning.capacity_schedule import CapacityWindow
+from mark.domain.plans.capacity_schedule import CapacityWindow
 from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR
 from mark.policies.overrides import Tuning
 from mark.policies.supply import USUAL_LIMITS, OverflowLimits

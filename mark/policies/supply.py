@@ -21,7 +21,7 @@ from mark.domain.offerings.offering import (
     Offering,
     calls_of_models,
 )
-from mark.domain.planning.plan import Excuse
+from mark.domain.plan import Excuse
 
 MOST_EXCUSES = 3
 """Types named in an error where none serves: one line is read, a list of all is not."""

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.controller.runner import check_forecast
+from mark.domain.demand import HORIZON, KEEP_HISTORY, Demand, Forecast
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import HORIZON, KEEP_HISTORY, Demand, Forecast
 from mark.ports import Forecaster
 from mark.simulator import scores
 from mark.simulator.scores import SCORED_LEVELS, Floats

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mark.domain.load.demand import KEEP_HISTORY, UNIT_S, Demand
+from mark.domain.demand import KEEP_HISTORY, UNIT_S, Demand
 from mark.simulator.backtest import DAY_S, BacktestSpan, Flags
 from mark.simulator.workload import Workload
 

@@ -23,9 +23,9 @@ from mark.controller.state import Decision, Observation
 from mark.dispatch.variants.serving import VariantDispatch
 from mark.dispatch.variants.slackfit import VariantRule
 from mark.domain.billing.service_prices import ServiceItem
+from mark.domain.demand import HORIZON, KEEP_HISTORY, UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet.instances import FleetView
-from mark.domain.load.demand import HORIZON, KEEP_HISTORY, UNIT_S, Demand
 from mark.domain.offerings.offering import Offering
 from mark.planner.yardsticks import YardstickInput, floor_usd, reference_usd
 from mark.policies.assemble import Assembly

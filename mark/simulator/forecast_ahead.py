@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mark.domain.load.demand import KEEP_HISTORY, UNIT_S, Demand, Forecast
+from mark.domain.demand import KEEP_HISTORY, UNIT_S, Demand, Forecast
 from mark.ports import BatchForecaster, Forecaster
 
 AHEAD = 240

@@ -35,16 +35,16 @@ from mark.dispatch.variants.qos import QosRule
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import CapacityReservation, Commitments
+from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet.instances import FleetView, InstanceState
 from mark.domain.front import Front, steered_shares
-from mark.domain.load.demand import UNIT_S, WINDOW_S, Demand, DemandUnit
 from mark.domain.load.outcomes import NO_OUTCOMES
 from mark.domain.load.size_window import SizeCounts, add_sizes, size_bin
 from mark.domain.models.objective import ModelSpec, SloWindow
 from mark.domain.models.variants import AccuracyTotal
 from mark.domain.offerings.offering import LambdaGuess, Market, Offering
-from mark.domain.planning.plan import Plan, PlanRequest
+from mark.domain.plan import Plan, PlanRequest
 from mark.policies.bundles import PolicyBundle
 from mark.policies.own_policy import own_planner
 from mark.ports import Forecaster

@@ -27,8 +27,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.load.sizes import SizeDistribution
 from mark.simulator.rng import stream
 from mark.simulator.traces.trace import Trace

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mark.domain.demand import HORIZON, Demand, point_forecast
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import HORIZON, Demand, point_forecast
 from mark.domain.offerings.offering import Market, Offering
-from mark.domain.planning.plan import PlanRequest
+from mark.domain.plan import PlanRequest
 from mark.planner.greedy import plan_greedy
 from mark.policies.spec import Overrides
 from mark.simulator.experiment import Experiment

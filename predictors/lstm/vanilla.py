@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand, Forecast, point_forecast
 from mark.ports import Forecaster, ForecasterSetup
 from mark.predictors.lstm.vanilla_settings import LstmSettings
 from mark.predictors.lstm.vanilla_weights import Floats32, LstmForward, LstmWeights, read_weights, write_weights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mark.domain.load.demand import HORIZON
+from mark.domain.demand import HORIZON
 
 WINDOW = 60
 """Units that one forecast looks at: as far back as it looks ahead (P_w). The paper does not say."""

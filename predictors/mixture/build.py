@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mark.domain.load.demand import HORIZON
+from mark.domain.demand import HORIZON
 from mark.ports import Forecaster, ForecasterSetup
 from mark.predictors.adapter import ExpertForecaster, max_series, mean_series
 from mark.predictors.classical.expert_factory import classical_expert, why_not_learned

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.domain.load.demand import HORIZON
+from mark.domain.demand import HORIZON
 from mark.predictors.expert import Floats, Ints
 from mark.predictors.naive import DAY_S
 

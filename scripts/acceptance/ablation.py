@@ -9,9 +9,9 @@ from functools import partial
 from unittest.mock import patch
 
 from mark.dispatch.policy import Routing
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.domain.offerings.offering import Market
-from mark.domain.planning.plan import PlanRequest
+from mark.domain.plan import PlanRequest
 from mark.planner.hedging import spot_pools
 from mark.policies.bundles import PolicyBundle
 from mark.policies.spec import Overrides

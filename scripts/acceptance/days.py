@@ -13,7 +13,7 @@ from mark.controller.journal import Header
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet.instances import FleetView
 from mark.domain.offerings.offering import Market
-from mark.domain.planning.plan import Plan
+from mark.domain.plan import Plan
 from mark.planner.greedy import single_type_gap
 from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt

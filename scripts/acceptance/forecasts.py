@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mark.domain.load.demand import HORIZON, KEEP_HISTORY, Demand
+from mark.domain.demand import HORIZON, KEEP_HISTORY, Demand
 from mark.offline.forecast.forecasters import Built, build
 from mark.ports import Forecaster
 from mark.simulator.backtest import KEPT_LEVELS, TARGETS, BacktestScores, BacktestSpan, run_backtest

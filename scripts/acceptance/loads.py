@@ -22,7 +22,7 @@ from mark.catalog.type_sets import PAPER
 from mark.cloudmodel.world import TYPICAL, World
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, cache_dir
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.domain.offerings.offering import Market
 from mark.domain.offerings.times import CloudTimes, LognormalTime
 from mark.plugins.load import build_forecaster

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mark.domain.load.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, Demand, DemandUnit, unit_of_windows
+from mark.domain.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, Demand, DemandUnit, unit_of_windows
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Market, Offering
 from mark.plugins.load import build_forecaster

@@ -22,6 +22,7 @@ import numpy as np
 from mark.controller.policy import ControllerPolicy
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation
+from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit, unit_of_windows
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState
 from mark.domain.fleet.orders import (
     Drain,
@@ -36,13 +37,12 @@ from mark.domain.fleet.orders import (
     WarmLambda,
     Withdraw,
 )
-from mark.domain.load.demand import UNIT_S, WINDOW_S, Demand, DemandUnit, unit_of_windows
 from mark.domain.load.outcomes import Outcomes
 from mark.domain.models.objective import SloWindow
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.offerings.offering import BatchPolicy, InstanceType, Market, Offering
-from mark.domain.planning.plan import Plan, PlanRequest
-from mark.domain.planning.service_cap import ServiceCap, takes_of
+from mark.domain.plan import Plan, PlanRequest
+from mark.domain.plans.service_cap import ServiceCap, takes_of
 from mark.planner.hedged import saved_usd_per_hour
 from mark.planner.shared.cap_division import CapClaim, CapStep, divide_cap
 from mark.ports import Forecaster

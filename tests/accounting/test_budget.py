@@ -28,9 +28,9 @@ from mark.controller.plan_request import plan_fleet
 from mark.controller.state import SloBoost, State
 from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.billing.spending import LimitCause, SpendingLimit
+from mark.domain.demand import Demand
 from mark.domain.fleet.instances import InstanceState, Role
 from mark.domain.fleet.orders import Launch, StopStandby, Terminate, WarmLambda
-from mark.domain.load.demand import Demand
 from tests.accounting.test_daily_costs import SERVED
 from tests.controller.builders import (
     POLICY,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mark.accounting.client_totals import ClientTotals, between, costs_by_client, grown, totals_of
 from mark.accounting.hourly_totals import HourlyMark, clients_at, dump_marks, first_mark, load_marks, next_mark
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.domain.load.traffic import ClientTraffic, ModelTraffic
 
 COUNTS = st.integers(min_value=0, max_value=100_000)

@@ -17,8 +17,8 @@ from mark.catalog.billing import cost_of
 from mark.catalog.load import load_prices
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.billing.costs import LedgerRecord, Transition
+from mark.domain.demand import Demand
 from mark.domain.fleet.instances import Role
-from mark.domain.load.demand import Demand
 from mark.domain.load.traffic import ModelTraffic
 from mark.domain.models.objective import ModelSpec
 from mark.service_spec import BackendSpec, ServedModel

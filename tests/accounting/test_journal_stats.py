@@ -19,12 +19,12 @@ from mark.accounting.journal_stats import (
 )
 from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
 from mark.controller.state import Decision, Observation, State
+from mark.domain.demand import Demand, DemandUnit, point_forecast
 from mark.domain.fleet.instances import FleetView, InstanceState
 from mark.domain.fleet.orders import Drain, ForecastFailed, Launch, LaunchRefused, Order, RefusalCause, SpotWarned
 from mark.domain.load.announced_events import AnnouncedEvent, Events
-from mark.domain.load.demand import Demand, DemandUnit, point_forecast
 from mark.domain.models.variants import ServedAccuracy
-from mark.domain.planning.plan import Excuse
+from mark.domain.plan import Excuse
 from tests.controller.builders import LARGE, POLICY, SMALL, instances, plan
 
 HISTORY = Demand(end_at=0.0, mean_rps=(7.0, 8.0), max_rps=(9.0, 9.0))

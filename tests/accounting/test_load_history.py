@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.load_history import KEEP_UNITS, dump_load, joined, latest, read_load, start_of
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 
 
 def demand(first: int, last: int) -> Demand:

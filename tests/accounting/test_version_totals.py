@@ -18,7 +18,7 @@ from mark.accounting.hourly_totals import (
     versions_between,
 )
 from mark.accounting.version_totals import VersionTotals
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.domain.load.traffic import ModelTraffic
 from mark.domain.models.versions import VersionCounts
 

@@ -24,10 +24,10 @@ from mark.aws.outside_pause import read_pause
 from mark.aws.provision import set_up, tear_down
 from mark.aws.stacks.cloudformation import Stacks
 from mark.aws.trainings import carry_out, fetch_result, order_training, training_key
+from mark.domain.demand import Demand
 from mark.domain.errors import MarkError
 from mark.domain.fleet.instances import Role
 from mark.domain.fleet.orders import SpotWarned, StartStandby, StopStandby, Terminate
-from mark.domain.load.demand import Demand
 from mark.lambda_handlers import interruption, orphans, warm, webhook
 from mark.plugins.trained import TrainingOrder, read_result
 from mark.ports import InferRequest

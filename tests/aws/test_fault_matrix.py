@@ -42,6 +42,7 @@ from mark.controller.policy import StandbyPolicy
 from mark.controller.recovery import Recovered, recover
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation, State
+from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.fleet.instances import FleetView, Role
 from mark.domain.fleet.lease import Lease
@@ -56,7 +57,6 @@ from mark.domain.fleet.orders import (
     StopStandby,
     Terminate,
 )
-from mark.domain.load.demand import Demand, Forecast, point_forecast
 from mark.lambda_handlers import interruption
 from mark.live.control.journal_opening import fleet_quotas
 from mark.live.control.leadership.node import NodesName

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mark.catalog.standbys import Surges, cheapest_standby, within_credits
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.domain.offerings.offering import BurstCredits, Offering
 from tests.planner.builders import offering
 

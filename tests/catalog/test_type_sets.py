@@ -10,8 +10,8 @@ from mark.catalog.type_sets import TYPE_SETS, check_types, is_retired
 from mark.config.policies import chosen_policies
 from mark.config.served import DEFAULT_SERVE
 from mark.config.settings import Settings
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.domain.offerings.offering import Market
 from mark.policies.assemble import Assembly
 

@@ -9,8 +9,8 @@ import pytest
 from mark.config.policies import check_names, chosen_central, chosen_policies
 from mark.config.settings import Settings
 from mark.dispatch.central.policy import CentralRule, TooLate
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.policies.assemble import Assembly
 
 EMPTY = Demand(end_at=0.0, mean_rps=(), max_rps=())

@@ -10,7 +10,7 @@ from mark.config.capacity import CapacitySettings
 from mark.config.served import settings_of_model
 from mark.config.settings import load_settings
 from mark.domain.errors import Misconfigured
-from mark.domain.planning.capacity_schedule import CapacityWindow
+from mark.domain.plans.capacity_schedule import CapacityWindow
 
 HOUR_S = 3600
 

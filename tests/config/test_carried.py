@@ -14,8 +14,8 @@ from mark.config.footprint import footprint_of, sized
 from mark.config.prices import chosen_prices
 from mark.config.settings import Settings, load_settings
 from mark.deployment.synth import LEFT_OUT
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.live.models import make_live_models
 from mark.plugins.load import build_forecaster
 from mark.ports import ForecasterSetup
@@ -94,7 +94,7 @@ def test_settings_that_name_no_file_are_sent_as_they_are() -> None:
 
 OWN = """
 import math
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 

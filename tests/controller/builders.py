@@ -9,12 +9,12 @@ from mark.controller.plan_request import plan_request
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import apply_observation, step
+from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
 from mark.domain.fleet.orders import Drain, Fact, Launch, Order
-from mark.domain.load.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.models.objective import SloWindow
 from mark.domain.offerings.offering import Market, Offering
-from mark.domain.planning.plan import Plan, PlannedCount, PlanRequest
+from mark.domain.plan import Plan, PlannedCount, PlanRequest
 from tests.controller.state_rules import check_state
 from tests.planner.builders import SLO, offering, overflow
 

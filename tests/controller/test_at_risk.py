@@ -11,9 +11,9 @@ from mark.controller.at_risk import with_risks
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.recovery import recover
 from mark.controller.state import Decision, State
+from mark.domain.demand import Demand
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState
 from mark.domain.fleet.orders import Fact, Launch, LaunchRefused, RebalanceAdvised, RefusalCause, SpotWarned
-from mark.domain.load.demand import Demand
 from tests.controller.builders import POLICY, SMALL, Stepped, drained, instances, plan, seen
 
 READY, PENDING, DRAINING = InstanceState.READY, InstanceState.PENDING, InstanceState.DRAINING

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.controller.event_forecasts import with_events, without_events
+from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.load.announced_events import AnnouncedEvent, events_of
-from mark.domain.load.demand import Demand, Forecast, point_forecast
 
 UNIT_S = 60.0
 RATES = st.floats(min_value=0.0, max_value=1e4)

@@ -14,6 +14,7 @@ from mark.controller.hosts.sharing import PACK_EVERY_S, Sharer, within_quotas
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord
 from mark.controller.limits.quotas import QuotaLimits, takes_alone
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.demand import Demand
 from mark.domain.fleet.host_spec import TenantSpec
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
 from mark.domain.fleet.orders import (
@@ -27,7 +28,6 @@ from mark.domain.fleet.orders import (
     RefusalCause,
 )
 from mark.domain.fleet.placement import Host, Tenant
-from mark.domain.load.demand import Demand
 from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.offerings.offering import Market, Offering
 from mark.domain.offerings.quota import STANDARD, VcpuQuota

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.controller.outside_pods import Outlook, decide_pods, demand_of_rates
+from mark.domain.demand import STALE_S, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
-from mark.domain.load.demand import STALE_S, UNIT_S, Demand, Forecast, point_forecast
-from mark.domain.planning.pod_plan import PodCount, PodPlan
+from mark.domain.plans.pod_plan import PodCount, PodPlan
 from tests.controller.builders import LARGE, POLICY, SMALL
 
 ALONE = replace(POLICY, overflow=None)

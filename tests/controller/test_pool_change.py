@@ -16,8 +16,8 @@ from mark.domain.fleet.instances import FleetView, Instance, InstanceState
 from mark.domain.fleet.orders import Drain, Fact, Launch, LaunchRefused, RefusalCause
 from mark.domain.load.sizes import SizeDistribution, size_distribution
 from mark.domain.offerings.offering import Market
-from mark.domain.planning.plan import Plan, PlannedCount
-from mark.domain.planning.pool_policy import PoolPolicy
+from mark.domain.plan import Plan, PlannedCount
+from mark.domain.plans.pool_policy import PoolPolicy
 from tests.controller.builders import Stepped, drained, forecast, instances, launched, request_at, seen, unit
 from tests.planner.builders import SLO, demand, offering
 

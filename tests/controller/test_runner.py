@@ -14,6 +14,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered
 from mark.controller.runner import Controller, check_forecast
 from mark.controller.state import Decision, Observation, State
+from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
 from mark.domain.fleet.instances import FleetView, Instance
 from mark.domain.fleet.orders import (
@@ -26,7 +27,6 @@ from mark.domain.fleet.orders import (
     RefusalCause,
 )
 from mark.domain.load.announced_events import AnnouncedEvent
-from mark.domain.load.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.models.objective import SloWindow
 from mark.domain.offerings.offering import Market
 from mark.domain.offerings.quota import VcpuQuota

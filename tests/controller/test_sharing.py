@@ -27,8 +27,8 @@ from mark.controller.hosts.sharing import (
     usd_per_hour_alone,
 )
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments, PlanKind, ReservedInstances, SavingsPlan
+from mark.domain.demand import Demand
 from mark.domain.fleet.placement import Tenant
-from mark.domain.load.demand import Demand
 from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.models.profile import AlsoMeasured, LatencyPoint, Parallelism
 from mark.domain.offerings.offering import BurstCredits, Market, as_tenant

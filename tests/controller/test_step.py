@@ -15,13 +15,13 @@ from mark.controller.step import step
 from mark.dispatch.overflow import environments_for
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments, PlanKind, SavingsPlan
+from mark.domain.demand import Demand
 from mark.domain.fleet.instances import FleetView, InstanceState, Role
 from mark.domain.fleet.orders import Launch, LaunchRefused, LaunchWithdrawn, RefusalCause, WarmLambda, Withdraw
 from mark.domain.front import Front
-from mark.domain.load.demand import Demand
 from mark.domain.models.objective import SloWindow
 from mark.domain.offerings.quota import VcpuQuota, quota_family
-from mark.domain.planning.plan import Plan
+from mark.domain.plan import Plan
 from tests.controller.builders import (
     LARGE,
     POLICY,

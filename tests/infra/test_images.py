@@ -90,7 +90,7 @@ LACKING = set(sys.argv[1].split(","))
 sys.meta_path.insert(0, Lacking())
 for process in ("agent", "cloud_gateway", "cloud_controller", "trainer", "replayer"):
     importlib.import_module(f"mark.live.processes.{process}")
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.plugins.load import build_forecaster
 from mark.ports import ForecasterSetup
 history = Demand(end_at=3600.0, mean_rps=(5.0,) * 60, max_rps=(8.0,) * 60)

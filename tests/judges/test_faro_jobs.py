@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Market
 from mark.policies.bundles import Ingredients, make_bundle

@@ -10,9 +10,9 @@ from mark.controller.state import Decision, Observation, State
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.billing.costs import Transition
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import Demand, DemandUnit, point_forecast
 from mark.domain.fleet.instances import FleetView, Role
 from mark.domain.load.announced_events import Events
-from mark.domain.load.demand import Demand, DemandUnit, point_forecast
 from mark.domain.load.traffic import GatewayReport, ModelTraffic
 from mark.domain.models.objective import ModelSpec
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.domain.demand import STALE_S
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import STALE_S
 from mark.live.commands import feed_prometheus
 from mark.live.commands.feed import REPORT_EACH_S
 from mark.live.commands.feed_prometheus import READ_S, Relay

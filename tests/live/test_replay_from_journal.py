@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mark.accounting.load_history import dump_load
 from mark.config.capacity import CapacitySettings
 from mark.config.settings import Settings, load_settings
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.live.replay_from_journal import Journalled, demand_trace, journalled_run, merged, service_journal
 
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from mark.config.short_names import settings_named
+from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
-from mark.domain.load.demand import Demand, Forecast, point_forecast
 from mark.live.scaler import TRAIN_AGAIN_S, TRAIN_EACH_S, PlanFile, PodPlanner, scaler_policy
 from mark.offline.forecast.forecasters import Built
 from tests.controller.builders import LARGE, POLICY, SMALL

@@ -12,9 +12,9 @@ from mark.controller.state import Decision, Observation, State
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.domain.billing.costs import LedgerRecord
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import Demand, DemandUnit
 from mark.domain.fleet.instances import FleetView, InstanceState
 from mark.domain.fleet.member import Peer
-from mark.domain.load.demand import Demand, DemandUnit
 from mark.domain.load.size_window import SizeCounts
 from mark.domain.load.traffic import ModelTraffic
 from mark.domain.models.objective import Slo

@@ -9,6 +9,7 @@ import pytest
 from mark.controller.journal import Header, Tick, entry_line, header_line
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Decision, Note, NoteKind, State
+from mark.domain.demand import Demand
 from mark.domain.fleet.instances import FleetView, InstanceState, Role
 from mark.domain.fleet.orders import (
     Fact,
@@ -19,7 +20,6 @@ from mark.domain.fleet.orders import (
     SpotWarned,
     StartStandby,
 )
-from mark.domain.load.demand import Demand
 from mark.domain.models.objective import SloWindow
 from mark.offline.explanation.boot_times import BootTimes, boot_lines
 from mark.offline.explanation.explain import explain_journal, explained

@@ -17,7 +17,7 @@ from mark.simulator.traces.trace import Trace, write_trace
 MINE = """
 import math
 import threading
-from mark.domain.load.demand import Forecast, point_forecast
+from mark.domain.demand import Forecast, point_forecast
 
 LEVELS = (0.5, 0.75, 0.9, 0.95)
 

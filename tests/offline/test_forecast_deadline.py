@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from mark.domain.load.demand import Demand, Forecast, point_forecast
+from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.live.control.status_writer import stand_in_notes
 from mark.plugins.deadline import PunctualForecaster
 from tests.controller.test_runner import World, controller

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mark.cli.main import run
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.plugins import load
 from mark.plugins.load import build_forecaster, forecaster_names
 from mark.ports import ForecasterSetup

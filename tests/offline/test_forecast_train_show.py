@@ -12,7 +12,7 @@ import pytest
 from mark.simulator.traces.trace import Trace, write_trace
 
 MINE = """
-from mark.domain.load.demand import Forecast, point_forecast
+from mark.domain.demand import Forecast, point_forecast
 
 class Counts:
     def __init__(self, setup):

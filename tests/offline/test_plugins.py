@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.offline.sweep.keys import forecaster_digest
 from mark.plugins.files import files_of
 from mark.plugins.load import build_forecaster, forecaster_names, is_oracle, load_forecaster

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mark.domain.load.demand import Demand, Forecast, point_forecast
+from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.models.objective import Slo
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.offerings.offering import BatchPolicy, InstanceType, LambdaOffering, Market, Offering
-from mark.domain.planning.plan import PlanRequest
+from mark.domain.plan import PlanRequest
 
 SLO = Slo(latency_s=0.6, target=0.98)
 KNOWN = Provenance(evidence=Evidence.MEASURED, source="test")

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.domain.load.demand import Demand, point_forecast
+from mark.domain.demand import Demand, point_forecast
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Plan, PlanRequest
+from mark.domain.plan import Plan, PlanRequest
 from mark.planner.queueing import usable_rps
 from scripts.bench.engine import an_offering
 

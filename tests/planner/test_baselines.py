@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mark.controller.plan_request import plan_fleet
 from mark.controller.policy import ControllerPolicy
+from mark.domain.demand import Demand
 from mark.domain.errors import PlanInfeasible
-from mark.domain.load.demand import Demand
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Market
 from mark.planner.baselines import (

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.planning.capacity_schedule import CapacityBounds
-from mark.domain.planning.plan import Plan, PlannedCount, PlanRequest
+from mark.domain.plan import Plan, PlannedCount, PlanRequest
+from mark.domain.plans.capacity_schedule import CapacityBounds
 from mark.planner.capacity_bounds import within_bounds
 from mark.planner.greedy import plan_greedy
 from mark.planner.hedged import plan_hedged

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mark.domain.errors import PlanInfeasible
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Plan, PlanRequest
+from mark.domain.plan import Plan, PlanRequest
 from mark.planner.greedy import NOTHING_RPS, SAME_SCORE, plan_greedy, scores, single_type_gap
 from mark.planner.queueing import usable_rps
 from tests.planner.builders import SLO, offering, request

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Backup, OwnedCapacity, Plan, PlanRequest
+from mark.domain.plan import Backup, OwnedCapacity, Plan, PlanRequest
 from mark.planner.hedged import _between, _worth, choose_fleet, plan_hedged, terms_of, wait_s
 from mark.planner.hedging.rates import NODES, RateTable, _cases, expect_rates
 from mark.planner.hedging.shortfall_cost import (

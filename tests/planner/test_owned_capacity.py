@@ -20,8 +20,8 @@ from mark.domain.commitments.owned import (
     SavingsPlan,
 )
 from mark.domain.offerings.offering import Market
-from mark.domain.planning.capacity_schedule import CapacityBounds, CapacityWindow
-from mark.domain.planning.plan import Backup, Plan, PlannedCount, PlanRequest
+from mark.domain.plan import Backup, Plan, PlannedCount, PlanRequest
+from mark.domain.plans.capacity_schedule import CapacityBounds, CapacityWindow
 from mark.planner.owned_capacity import _joined, owned_capacity
 from tests.planner.builders import SLO, offering, request
 

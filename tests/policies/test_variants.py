@@ -16,8 +16,8 @@ from mark.dispatch.rules import CentralDispatch, parse_rule, rule_names
 from mark.dispatch.variants.qos import QosRule
 from mark.dispatch.variants.serving import VariantDispatch
 from mark.dispatch.variants.slackfit import VariantRule
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.domain.load.sizes import sizes_from_formula
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Market

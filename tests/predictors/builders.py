@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mark.domain.load.demand import UNIT_S, Demand, Forecast
+from mark.domain.demand import UNIT_S, Demand, Forecast
 from mark.predictors.lstm.vanilla_settings import LstmSettings
 
 DAY = 1440

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.predictors.adapter import ExpertForecaster, max_series, mean_series
 from mark.predictors.classical.points import MovingMeanRule
 from mark.predictors.classical.residuals import PointExpert

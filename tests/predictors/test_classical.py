@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.plugins.load import forecaster_names, load_forecaster
 from mark.ports import ForecasterSetup
 from mark.predictors.classical.boosted import BoostedSettings

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.plugins.load import build_forecaster
 from mark.ports import ForecasterSetup
 from mark.predictors.classical.points import LastValueRule

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.predictors.lstm import vanilla

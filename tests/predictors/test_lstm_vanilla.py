@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.ports import ForecasterSetup
 from mark.predictors.lstm import vanilla_training
 from mark.predictors.lstm.vanilla import build

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.plugins.load import load_forecaster
 from mark.ports import BatchForecaster, Forecaster, ForecasterSetup
 from mark.predictors.expert import LEVELS

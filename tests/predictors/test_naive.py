@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.ports import ForecasterSetup
 from mark.predictors.naive import LastValue, SeasonalNaive
 from tests.predictors.builders import DAY, means, ramp

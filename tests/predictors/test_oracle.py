@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.ports import ForecasterSetup
 from mark.predictors.oracle import Oracle
 from tests.predictors.builders import first_units, means, ramp

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from mark.domain.billing.costs import CostUsd
 from mark.domain.errors import Misconfigured
-from mark.domain.planning.plan import CostParts, Excuse, PlannedCount
+from mark.domain.plan import CostParts, Excuse, PlannedCount
 from mark.report.formatting import (
     compared_words,
     format_count,

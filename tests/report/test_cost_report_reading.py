@@ -16,10 +16,10 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.domain.billing.costs import Transition
 from mark.domain.clock import ClockAnchor
 from mark.domain.commitments.owned import Commitments, ReservedInstances
+from mark.domain.demand import Demand, DemandUnit
 from mark.domain.fleet.host_spec import SHARED
 from mark.domain.fleet.instances import FleetView, InstanceState, Role
 from mark.domain.fleet.orders import Launch, SpotWarned
-from mark.domain.load.demand import Demand, DemandUnit
 from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic
 from mark.domain.models.objective import ModelSpec
 from mark.domain.models.variants import ServedAccuracy

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.report.forecast.forecast_documents import (
     BacktestRun,
     backtest_document,

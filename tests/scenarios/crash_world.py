@@ -22,6 +22,7 @@ from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.recovery import recover
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation
+from mark.domain.demand import UNIT_S, Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.errors import MarkError
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
 from mark.domain.fleet.orders import (
@@ -38,7 +39,6 @@ from mark.domain.fleet.orders import (
     WarmLambda,
     Withdraw,
 )
-from mark.domain.load.demand import UNIT_S, Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.models.objective import SloWindow
 from mark.domain.offerings.offering import Market
 from tests.controller.builders import LARGE, POLICY, SLEEPER, SMALL

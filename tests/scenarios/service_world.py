@@ -30,11 +30,11 @@ from mark.config.settings import Settings
 from mark.controller.journal import Tick, read_journal
 from mark.controller.runner import Controller
 from mark.controller.state import Observation
+from mark.domain.demand import WINDOW_S, Demand, Forecast, point_forecast
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.fleet.instances import Role
 from mark.domain.fleet.lease import Lease, LeaseLost
 from mark.domain.fleet.member import Member, MemberState
-from mark.domain.load.demand import WINDOW_S, Demand, Forecast, point_forecast
 from mark.domain.load.traffic import GatewayReport, ModelTraffic
 from mark.domain.models.versions import VersionCounts
 from mark.domain.offerings.offering import InstanceType

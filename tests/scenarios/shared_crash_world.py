@@ -24,12 +24,12 @@ from mark.controller.hosts.placement_journal import (
 from mark.controller.hosts.sharing import Sharer
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import Demand
 from mark.domain.fleet.host_spec import HostSpec
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
 from mark.domain.fleet.lease import Lease
 from mark.domain.fleet.member import Member, MemberState
 from mark.domain.fleet.orders import Drain, Fact, Launch, Order, SpotWarned
-from mark.domain.load.demand import Demand
 from mark.domain.load.traffic import GatewayReport
 from mark.domain.models.objective import ModelSpec, Slo
 from mark.live.control.drivers.host_driver import HostDriver

@@ -9,7 +9,7 @@ import pytest
 from mark.controller.journal import read_journal
 from mark.controller.replay_check import mismatches
 from mark.domain.offerings.offering import Market
-from mark.domain.planning.capacity_schedule import CapacityWindow
+from mark.domain.plans.capacity_schedule import CapacityWindow
 from mark.simulator.engine.compiled import Kernel
 from tests.scenarios.builders import FIXED_WORLD, MemoryJournal, experiment, run, up_and_down
 

@@ -17,10 +17,10 @@ import pytest
 from mark.aws.provision import end_instances
 from mark.controller.journal import read_journal
 from mark.controller.replay_check import mismatches
+from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError
 from mark.domain.fleet.instances import Role
 from mark.domain.fleet.orders import Launch
-from mark.domain.load.demand import UNIT_S
 from mark.domain.models.versions import CanaryPolicy, RolloutCommand, RolloutVerb
 from mark.emulator.ec2.machine import MachineState
 from mark.store.connect import Link, connect

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.fleet.instances import InstanceState, Role
 from mark.domain.fleet.orders import (
     Drain,
@@ -17,7 +18,6 @@ from mark.domain.fleet.orders import (
     StopStandby,
     WarmLambda,
 )
-from mark.domain.load.demand import Demand, Forecast, point_forecast
 from mark.domain.offerings.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.policies.supply import OverflowLimits

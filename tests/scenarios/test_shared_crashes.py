@@ -18,8 +18,8 @@ from mark.controller.hosts.placement_journal import placement_mismatches, read_p
 from mark.controller.hosts.sharing import Sharer, share_instances
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
+from mark.domain.demand import Demand
 from mark.domain.fleet.placement import Host
-from mark.domain.load.demand import Demand
 from mark.planner.shared.packing import Packing
 from tests.scenarios.crash_world import Crash
 from tests.scenarios.shared_crash_world import MODELS, Life, World

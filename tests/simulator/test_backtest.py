@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from mark.domain.demand import KEEP_HISTORY, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import KEEP_HISTORY, Demand, Forecast, point_forecast
 from mark.simulator.backtest import KEPT_LEVELS, BacktestScores, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import demand_between, make_span
 from mark.simulator.traces.generators import constant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mark.domain.load.demand import UNIT_S, Demand, Forecast, point_forecast
+from mark.domain.demand import UNIT_S, Demand, Forecast, point_forecast
 from mark.simulator.forecast_ahead import AHEAD, asked_ahead
 
 KNOWN = 30

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.controller.hosts.sharing import LOAD_S, memory_gib
-from mark.domain.load.demand import UNIT_S, Demand
+from mark.domain.demand import UNIT_S, Demand
 from mark.domain.models.objective import ModelSpec, Slo
 from mark.policies.bundles import QUEUE_LIMIT, Endpoint
 from mark.simulator.engine.compiled import DeviceKernel, plain_kernel

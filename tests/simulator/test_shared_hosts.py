@@ -11,8 +11,8 @@ from mark.controller.hosts import host_controller
 from mark.controller.hosts.host_controller import HAND_OVER_S, LATE_S, SOON_S
 from mark.controller.hosts.placement_journal import placement_mismatches
 from mark.controller.hosts.sharing import LOAD_S, PACK_EVERY_S, Sharer
+from mark.domain.demand import Demand
 from mark.domain.fleet.placement import Host, Tenant
-from mark.domain.load.demand import Demand
 from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.offerings.offering import Market
 from mark.planner.shared.packing import Packing

@@ -9,10 +9,10 @@ import pytest
 
 from mark.controller.journal import Header, header_line, read_journal
 from mark.controller.state import Decision, Observation, State
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState
 from mark.domain.fleet.lease import Lease, LeaseLost
-from mark.domain.load.demand import Demand
 from mark.store.connect import Link
 from mark.store.journal import KEEP_SEGMENTS, PAGE
 from mark.store.service import ServiceStore

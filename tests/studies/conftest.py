@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.domain.load.demand import Demand, Forecast, point_forecast
+from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.compiled import (

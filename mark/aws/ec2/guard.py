@@ -10,7 +10,7 @@ from threading import Lock
 from mark.aws.ec2.observed import Ec2Row
 from mark.domain.fleet.orders import Launch
 from mark.domain.offerings.offering import Offering, SpotPrice, current_usd_per_hour
-from mark.domain.planning.service_cap import EXACT, NOTHING, ServiceCap, Takes, takes_of
+from mark.domain.plans.service_cap import EXACT, NOTHING, ServiceCap, Takes, takes_of
 
 AWAKE = ("pending", "running")
 """States in which an instance costs money by the hour, or is about to."""

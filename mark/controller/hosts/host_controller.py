@@ -40,12 +40,12 @@ from mark.controller.runner import no_front
 from mark.controller.zones import HOUR_S, best_zone, pool_prices
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
+from mark.domain.demand import Demand
 from mark.domain.fleet.host_spec import TenantSpec
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState
 from mark.domain.fleet.orders import Drain, Launch, LaunchRefused, RefusalCause
 from mark.domain.fleet.placement import Host, Placement, PlacementOrder, Tenant, placed, remaining
 from mark.domain.front import Front
-from mark.domain.load.demand import Demand
 from mark.domain.offerings.quota import Quotas
 from mark.planner.shared.packing import Packing
 from mark.planner.shared.packing_kernels import NOTHING

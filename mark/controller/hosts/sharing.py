@@ -25,11 +25,11 @@ from mark.controller.limits.service_cap import CapDivider
 from mark.domain.commitments.applied import apply
 from mark.domain.commitments.eligible import running_hour
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
+from mark.domain.demand import Demand
 from mark.domain.fleet.placement import Host, Tenant
-from mark.domain.load.demand import Demand
 from mark.domain.models.objective import ModelSpec, Slo
 from mark.domain.offerings.offering import InstanceType, LambdaOffering, Market, Offering, as_tenant
-from mark.domain.planning.service_cap import Takes, takes_of
+from mark.domain.plans.service_cap import Takes, takes_of
 from mark.planner.shared.cap_division import CapStep
 from mark.planner.shared.mixed_cost import mixed_usd_per_hour
 from mark.planner.shared.packing import Covered, Fit, HostType, Need, Packing, none_covered, pack

@@ -20,8 +20,8 @@ from mark.controller.hosts.sharing import (
     shared_offerings,
     usd_per_hour_alone,
 )
+from mark.domain.demand import Demand
 from mark.domain.fleet.placement import Host, Tenant
-from mark.domain.load.demand import Demand
 from mark.domain.offerings.offering import Offering
 from mark.planner.shared.packing import Packing
 

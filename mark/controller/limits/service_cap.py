@@ -22,8 +22,8 @@ import numpy as np
 from mark.domain.figures import figure
 from mark.domain.fleet.instances import FleetView
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Plan, PlannedCount, PlanRequest
-from mark.domain.planning.service_cap import NOTHING, ServiceCap, Takes, takes_of
+from mark.domain.plan import Plan, PlannedCount, PlanRequest
+from mark.domain.plans.service_cap import NOTHING, ServiceCap, Takes, takes_of
 from mark.planner.hedged import saved_usd_per_hour
 from mark.planner.shared.cap_division import CapClaim, CapStep, divide_cap
 

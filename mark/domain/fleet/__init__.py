@@ -1,1 +1,1 @@
-"""The fleet: its instances and members, the orders that change it, and who may give them."""
+"""The fleet: instances, members, placements, orders, and who may give orders or end what nobody controls."""

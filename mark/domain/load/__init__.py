@@ -1,1 +1,1 @@
-"""The words of load beside demand itself: what arrived, of which sizes, and what is announced."""
+"""Load beside demand itself: what arrived, of which sizes, and what is announced."""

@@ -1,1 +1,1 @@
-"""The words of a served model: its latencies, profiles, variants and versions."""
+"""A served model: its objective and needs, latencies, profiles, variants and versions."""

@@ -1,1 +1,1 @@
-"""What can be rented, and how much of it: instance types, Lambda, quotas, and the times that AWS takes."""
+"""What can be rented, and how much of it: instance types, Lambda, quotas, least disks, and how long AWS takes."""

@@ -18,8 +18,8 @@ from mark.config.policies import ALL
 from mark.config.service import OfferingSettings
 from mark.config.settings import FaultSettings, InterruptSettings, Settings, load_settings
 from mark.config.trace import TraceSettings
+from mark.domain.demand import UNIT_S
 from mark.domain.figures import plural
-from mark.domain.load.demand import UNIT_S
 from mark.domain.offerings.offering import Market
 from mark.live.commands.service_rehearsal import rehearse_service
 from mark.offline.own_model.init import CONFIG_FILE

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from mark.config.events import default_name, parse_duration, parse_expectation, parse_name, parse_time
 from mark.config.settings import Settings
+from mark.domain.demand import KEEP_HISTORY, UNIT_S
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.load.announced_events import AnnouncedEvent, Events
-from mark.domain.load.demand import KEEP_HISTORY, UNIT_S
 from mark.live.clock import adopt_wall
 from mark.live.service_session import service_store
 from mark.report.tables import make_table, texts

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.domain.demand import STALE_S
 from mark.domain.errors import MarkError, Misconfigured, failure_words
-from mark.domain.load.demand import STALE_S
 from mark.live.commands.feed import REPORT_EACH_S, Feed, started_feed
 from mark.offline.metrics.minute_rates import AFTER_S, MINUTE_S, MinuteRates, until_next_s
 from mark.report.terminal import note

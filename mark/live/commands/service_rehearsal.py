@@ -12,8 +12,8 @@ from mark.controller.hosts.placement_journal import (
     PlacementJournal,
     read_placements,
 )
+from mark.domain.demand import UNIT_S
 from mark.domain.fleet.host_spec import SHARED
-from mark.domain.load.demand import UNIT_S
 from mark.live.commands.rehearsal import drive
 from mark.live.commands.up import service_up
 from mark.live.local.running import Running

@@ -17,7 +17,7 @@ from mark.controller.demand_units import (
 )
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
-from mark.domain.load.demand import UNIT_S, DemandUnit
+from mark.domain.demand import UNIT_S, DemandUnit
 from mark.domain.load.size_window import SizeCounts, sizes_since
 from mark.domain.load.traffic import ClientTraffic, ModelTraffic, grown_since
 from mark.domain.models.objective import SloWindow

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mark.accounting.hourly_totals import dump_marks, first_mark, is_due, load_marks, marks_key, next_mark
 from mark.accounting.load_history import dump_load, joined, latest, load_key, read_load
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.store.service import ServiceStore
 
 

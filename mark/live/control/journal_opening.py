@@ -23,10 +23,10 @@ from mark.config.settings import Settings
 from mark.controller.hosts.placement_journal import Decided, decided, read_placements
 from mark.controller.journal import BrokenLine, Header, Tick, header_line, read_journal, same_policy
 from mark.controller.recovery import Recovered, checkpoint_of, continue_under, recover, salvage, start_anew
+from mark.domain.demand import KEEP_HISTORY, Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet.host_spec import SHARED
 from mark.domain.fleet.lease import Lease
-from mark.domain.load.demand import KEEP_HISTORY, Demand
 from mark.domain.offerings.quota import Quotas, quotas_beside
 from mark.live.background.archive import may_drop
 from mark.live.models import LiveModel

@@ -13,11 +13,11 @@ from mark.controller.pool_change import BudgetLimit
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, State
 from mark.dispatch.objective import attainment
+from mark.domain.demand import Demand
 from mark.domain.figures import plural
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState
 from mark.domain.fleet.orders import Launch, Order, WarmLambda, Withdraw
-from mark.domain.load.demand import Demand
-from mark.domain.planning.capacity_schedule import next_bounds
+from mark.domain.plans.capacity_schedule import next_bounds
 from mark.live.clock import ServiceClock
 from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel

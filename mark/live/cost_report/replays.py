@@ -15,8 +15,8 @@ from mark.config.policies import chosen_model, chosen_overrides, chosen_sizes
 from mark.config.served import settings_of_model
 from mark.config.settings import Settings
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
+from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.load.demand import UNIT_S
 from mark.live.cost_report.sharing import replay_sharing
 from mark.live.replay_from_journal import Journalled, demand_trace, service_journal, with_counted_events
 from mark.offline.experiments import make_experiment, warm_engine

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mark.controller.state import Observation
+from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet.orders import ForecastFailed
-from mark.domain.load.demand import DemandUnit, Forecast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

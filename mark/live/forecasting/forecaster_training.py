@@ -22,7 +22,7 @@ from typing import Protocol
 from pydantic import TypeAdapter
 
 from mark import __version__
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.plugins.load import build_forecaster
 from mark.plugins.trained import TrainingOrder
 from mark.ports import Forecaster, ForecasterSetup

@@ -25,9 +25,9 @@ from mark.config.service import RetrainSettings
 from mark.controller.journal import Tick
 from mark.controller.runner import Journal, check_forecast
 from mark.controller.state import Decision, Note, NoteKind, Observation
+from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet.instances import FleetView
-from mark.domain.load.demand import Demand, Forecast
 from mark.live.forecasting.drift import Drift, DriftPolicy, update_drift, worsening
 from mark.live.forecasting.forecaster_training import (
     ChildTrainer,

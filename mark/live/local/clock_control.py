@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import WINDOW_S
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import WINDOW_S
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.running import Running
 from mark.steady_time import steady_time

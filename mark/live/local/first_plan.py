@@ -11,7 +11,7 @@ from mark.controller.hosts.sharing import own_history, share_instances, taken_rp
 from mark.controller.hosts.tenancy import HostUse, host_uses
 from mark.controller.plan_request import plan_from_nothing
 from mark.domain.errors import Misconfigured, PlanInfeasible
-from mark.domain.planning.plan import Plan
+from mark.domain.plan import Plan
 from mark.live.models import LiveModel
 from mark.live.sharers import sharers_of
 from mark.plugins.load import build_forecaster

@@ -36,11 +36,11 @@ from mark.domain.billing.costs import FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.billing.shared_rent import divide_rent
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet.host_spec import SHARED
 from mark.domain.fleet.instances import InstanceState
 from mark.domain.fleet.member import Member, MemberState
-from mark.domain.load.demand import WINDOW_S
 from mark.domain.load.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.domain.models.versions import rollout_notes
 from mark.live.background.failures import failure_lines

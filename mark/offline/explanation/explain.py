@@ -31,7 +31,7 @@ from mark.domain.fleet.orders import (
     WarmLambda,
     Withdraw,
 )
-from mark.domain.planning.plan import Plan
+from mark.domain.plan import Plan
 from mark.offline.explanation.boot_times import BootTimes, boot_lines
 from mark.offline.explanation.explain_service import (
     SharedSeats,

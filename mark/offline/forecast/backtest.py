@@ -19,8 +19,8 @@ import typer
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
+from mark.domain.demand import HORIZON
 from mark.domain.errors import MarkError, Misconfigured, unknown
-from mark.domain.load.demand import HORIZON
 from mark.offline.forecast.forecasters import build, check_predictors, history_units, split_workload
 from mark.plugins.deadline import DEADLINE_S, PunctualForecaster
 from mark.report.files import make_folder

@@ -11,8 +11,8 @@ from typing import Any
 
 from mark.config.settings import Settings
 from mark.controller.runner import check_forecast
+from mark.domain.demand import HORIZON, KEEP_HISTORY, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured, failure_words
-from mark.domain.load.demand import HORIZON, KEEP_HISTORY, UNIT_S, Demand, Forecast
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster
 from mark.ports import Forecaster, ForecasterSetup

@@ -8,8 +8,8 @@ from typing import TypedDict
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
+from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.offline.forecast.forecasters import Built, ask, build, check_predictor
 from mark.offline.workloads import chosen_workload
 from mark.report.forecast.forecast_table import forecast_table

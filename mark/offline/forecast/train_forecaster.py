@@ -8,9 +8,9 @@ from typing import TypedDict
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
+from mark.domain.demand import Demand
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.offline.forecast.forecasters import Built, ask, build, check_predictor, history_units, split_workload
 from mark.offline.workloads import chosen_workload
 from mark.report.files import make_folder, write_whole

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from mark.domain.demand import KEEP_HISTORY
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.load.demand import KEEP_HISTORY
 from mark.offline.metrics.prometheus import MOST_SAMPLES, Prometheus, ask_page, meaning, merged
 from mark.offline.metrics.span import DAY_S, Span
 from mark.simulator.traces.formats.bins import MAX_RPS

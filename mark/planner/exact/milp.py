@@ -26,7 +26,7 @@ import numpy as np
 
 from mark.domain.errors import PlanInfeasible
 from mark.domain.figures import figure
-from mark.domain.planning.plan import Excuse, Plan, PlannedCount, PlanRequest
+from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.exact.milp_program import (
     GRAIN,
     Ints,

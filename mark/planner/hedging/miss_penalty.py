@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Backup, PlanRequest
+from mark.domain.plan import Backup, PlanRequest
 from mark.planner.hedging.rates import RateTable
 from mark.planner.hedging.shortfall_cost import DETECTION_S, expected_shortfall
 

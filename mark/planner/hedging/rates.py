@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.domain.demand import WINDOW_S, Demand, Forecast
 from mark.domain.errors import PlanInfeasible
-from mark.domain.load.demand import WINDOW_S, Demand, Forecast
 from mark.planner.hedging.full_queue import carried_rps
 
 NODES = 20

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from mark.domain.planning.plan import PlanRequest
+from mark.domain.plan import PlanRequest
 from mark.planner.hedging.rates import Cases
 
 ROUNDING = 1e-9

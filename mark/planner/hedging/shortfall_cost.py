@@ -26,9 +26,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Backup, PlanRequest
+from mark.domain.plan import Backup, PlanRequest
 from mark.planner.hedging.rates import RateTable
 
 DETECTION_S = 10.0

@@ -28,8 +28,8 @@ from mark.domain.load.sizes import SizeDistribution
 from mark.domain.models.latency_table import LatencyTable
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Excuse, Plan, PlannedCount, PlanRequest
-from mark.domain.planning.pool_policy import PoolPolicy
+from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
+from mark.domain.plans.pool_policy import PoolPolicy
 from mark.planner.baselines import PlanFunction
 from mark.planner.kairos.pool_choice import (
     BUDGET_ROUNDING,

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.models.objective import Slo
 from mark.domain.models.profile import LatencyPoint, Profile

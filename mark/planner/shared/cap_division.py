@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mark.domain.planning.service_cap import NOTHING, ServiceCap, Takes
+from mark.domain.plans.service_cap import NOTHING, ServiceCap, Takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

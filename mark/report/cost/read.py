@@ -46,10 +46,10 @@ from mark.dispatch.objective import attainment
 from mark.domain.billing.costs import BillLine, LambdaUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.billing.shared_rent import RentShares, divide_rent
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import plural
 from mark.domain.fleet.orders import Launch, WarmLambda, Withdraw
-from mark.domain.load.demand import Demand
 from mark.domain.models.profile import assumed_words, evidence_line, stand_in_words
 from mark.report.cost.advice import advice_of
 from mark.report.cost.archive_reader import ArchiveReader

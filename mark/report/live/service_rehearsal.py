@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.controller.hosts.placement_journal import PlacementDecision, placement_steps
+from mark.domain.demand import UNIT_S
 from mark.domain.figures import plural
-from mark.domain.load.demand import UNIT_S
 from mark.report.formatting import percent, usd
 from mark.report.tables import figures, make_table, texts
 

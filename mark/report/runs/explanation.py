@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.domain.figures import figure
-from mark.domain.planning.plan import CostParts, Excuse, PlannedCount
+from mark.domain.plan import CostParts, Excuse, PlannedCount
 
 NO_ORDERS = "nothing: the fleet is as planned"
 

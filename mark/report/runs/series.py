@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.domain.load.demand import WINDOW_S
+from mark.domain.demand import WINDOW_S
 from mark.simulator.results import Floats, Ints, Latency, MinuteSeries, SecondSeries
 
 MAX_POINTS = 720

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from mark.dispatch.overflow import WARM_S
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet.member import MemberState, Peer
-from mark.domain.load.demand import WINDOW_S
 from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.models.versions import ModelVersions
 from mark.ports import GatewayLink

@@ -16,7 +16,7 @@ import grpc
 from grpc import aio
 
 from mark.domain.errors import unknown
-from mark.domain.planning.pod_plan import PodCount, PodPlan
+from mark.domain.plans.pod_plan import PodCount, PodPlan
 from mark.serving.grpc.grpc_server import Context, GrpcConfig, bind
 from mark.serving.grpc.messages import Fields, Message, message_classes
 

@@ -23,8 +23,8 @@ from mark.dispatch.overflow import believed_warm, comes_before_crossing, note_in
 from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants.serving import VariantServing
 from mark.domain.billing.costs import LambdaUsage
+from mark.domain.demand import WINDOW_S
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import WINDOW_S
 from mark.domain.load.outcomes import Outcomes
 from mark.domain.models.objective import Slo, SloWindow
 from mark.domain.models.variants import AccuracyTotal

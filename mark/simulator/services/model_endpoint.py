@@ -14,10 +14,10 @@ import numpy as np
 
 from mark.cloudmodel.world import World
 from mark.controller.hosts.sharing import LOAD_S, memory_gib
+from mark.domain.demand import UNIT_S, Demand, point_forecast
 from mark.domain.fleet.orders import Drain, Launch
-from mark.domain.load.demand import UNIT_S, Demand, point_forecast
 from mark.domain.models.objective import ModelSpec, Slo
-from mark.domain.planning.plan import PlanRequest
+from mark.domain.plan import PlanRequest
 from mark.planner.baselines import TargetTracking, target_tracking
 from mark.planner.rivals.endpoint import EndpointModel, Holding, endpoint_offering, to_evict, where_to_load
 from mark.policies.bundles import Endpoint

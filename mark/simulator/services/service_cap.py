@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mark.cloudmodel.world import World
 from mark.controller.limits.service_cap import CapDivider, used_by
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.service_cap import NOTHING, ServiceCap, Takes, takes_of
+from mark.domain.plans.service_cap import NOTHING, ServiceCap, Takes, takes_of
 from mark.simulator.cloud import SimulatedCloud
 
 

@@ -20,9 +20,9 @@ from mark.controller.hosts.sharing import Sharer, own_history
 from mark.controller.journal import Header
 from mark.controller.runner import Journal
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
+from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.front import steered_shares
-from mark.domain.load.demand import UNIT_S, Demand
 from mark.policies.bundles import ENDPOINT_GRID, MULTI_MODEL, PolicyBundle
 from mark.policies.spec import Overrides
 from mark.policies.tuning import Trial, TunedSetting, choose

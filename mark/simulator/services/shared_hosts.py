@@ -21,9 +21,9 @@ from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.billing.shared_rent import RentShares, divide_rent
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
+from mark.domain.demand import Demand
 from mark.domain.fleet.host_spec import SHARED, TenantSpec
 from mark.domain.front import Front
-from mark.domain.load.demand import Demand
 from mark.domain.offerings.offering import Offering, as_tenant
 from mark.planner.shared.packing import Packing
 from mark.simulator.cloud import SimulatedCloud

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mark.domain.load.demand import HORIZON
+from mark.domain.demand import HORIZON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord, note_launches
 from mark.controller.state import NoteKind, State
+from mark.domain.demand import Demand
 from mark.domain.fleet.instances import FleetView, InstanceState, Role
 from mark.domain.fleet.orders import LaunchFailed
-from mark.domain.load.demand import Demand
 from tests.controller.builders import (
     LARGE,
     POLICY,

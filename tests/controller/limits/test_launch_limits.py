@@ -12,12 +12,12 @@ from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.limits.spot_breaker import BreakerPolicy, SpotPool
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.controller.state import State
+from mark.domain.demand import Demand
 from mark.domain.fleet.instances import Role
-from mark.domain.load.demand import Demand
 from mark.domain.models.objective import SloWindow
 from mark.domain.offerings.offering import Market
 from mark.domain.offerings.quota import STANDARD, VcpuQuota
-from mark.domain.planning.plan import Plan, PlannedCount
+from mark.domain.plan import Plan, PlannedCount
 from tests.controller.builders import POLICY, SMALL, Stepped, forecast, instances, launched, plan, request_at, seen
 
 NOW = 100.0

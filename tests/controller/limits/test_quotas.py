@@ -13,8 +13,8 @@ from mark.aws.account.quotas import code_of_quota
 from mark.catalog.load import load_prices
 from mark.controller.limits.quotas import QuotaLimits, SharedQuotas, counted
 from mark.controller.state import NoteKind, State
+from mark.domain.demand import Demand
 from mark.domain.fleet.instances import FleetView, InstanceState
-from mark.domain.load.demand import Demand
 from mark.domain.offerings.offering import Market
 from mark.domain.offerings.quota import VcpuQuota, quota_family, quotas_beside
 from tests.controller.builders import (

@@ -8,9 +8,9 @@ import pytest
 
 from mark.controller.limits.service_cap import CapDivider, cap_instances, used_by
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
-from mark.domain.planning.capacity_schedule import CapacityBounds
-from mark.domain.planning.plan import NO_BACKUP, Plan, PlannedCount, PlanRequest
-from mark.domain.planning.service_cap import NOTHING, ServiceCap, Takes
+from mark.domain.plan import NO_BACKUP, Plan, PlannedCount, PlanRequest
+from mark.domain.plans.capacity_schedule import CapacityBounds
+from mark.domain.plans.service_cap import NOTHING, ServiceCap, Takes
 from mark.planner.shared.cap_division import CapStep
 from tests.planner.builders import SLO, offering, request
 

@@ -18,7 +18,7 @@ from mark.domain.load.size_window import (
     sizes_since,
 )
 from mark.domain.load.sizes import LARGEST_SIZE, size_distribution
-from mark.domain.planning.pool_policy import PoolPolicy
+from mark.domain.plans.pool_policy import PoolPolicy
 
 SIZE = st.integers(1, LARGEST_SIZE)
 COUNTS = st.dictionaries(SIZE.map(size_bin), st.integers(1, 500), max_size=6).map(

@@ -25,11 +25,11 @@ from mark.controller.hosts.placement_journal import (
 )
 from mark.controller.journal import Checkpoint, Header, header_line
 from mark.controller.state import Decision, Observation, State
+from mark.domain.demand import Demand, DemandUnit
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet.host_spec import SHARED
 from mark.domain.fleet.instances import FleetView
 from mark.domain.fleet.orphan import BEAT_S
-from mark.domain.load.demand import Demand, DemandUnit
 from mark.live.archived_load import archived_load, archived_segments
 from mark.live.background.archive import AGAIN_S, OPEN_EACH_S, Archivist, may_drop
 from mark.live.background.beat import Beat

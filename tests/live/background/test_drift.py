@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.controller.state import Observation
+from mark.domain.demand import UNIT_S, DemandUnit, Forecast, point_forecast
 from mark.domain.fleet.instances import FleetView
 from mark.domain.fleet.orders import ForecastFailed
-from mark.domain.load.demand import UNIT_S, DemandUnit, Forecast, point_forecast
 from mark.live.forecasting.drift import (
     Drift,
     DriftPolicy,

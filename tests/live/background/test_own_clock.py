@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.load.demand import UNIT_S, Demand, DemandUnit, Forecast, point_forecast
+from mark.domain.demand import UNIT_S, Demand, DemandUnit, Forecast, point_forecast
 from mark.live.forecasting.own_clock import OwnClock
 
 PAST = Demand(end_at=7200.0, mean_rps=(5.0, 6.0), max_rps=(7.0, 8.0))

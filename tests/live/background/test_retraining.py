@@ -24,10 +24,10 @@ from mark.config.settings import Settings
 from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
 from mark.controller.state import Decision, Note, NoteKind, Observation, State
 from mark.controller.step import NO_PLAN, step
+from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet.instances import FleetView
 from mark.domain.fleet.lease import LeaseTimes
-from mark.domain.load.demand import UNIT_S, Demand, DemandUnit, point_forecast
 from mark.live.background.failures import BackgroundFailures
 from mark.live.control.leadership import leader_election
 from mark.live.forecasting.forecaster_training import Task, Training
@@ -48,7 +48,7 @@ EVERY_DAY = RetrainSettings(drift=None)
 FACTORY = '''
 import json, os, time
 from pathlib import Path
-from mark.domain.load.demand import point_forecast
+from mark.domain.demand import point_forecast
 from mark.domain.errors import Misconfigured
 
 class Learner:

@@ -18,7 +18,7 @@ from mark.config.service import RetrainSettings
 from mark.config.settings import Settings
 from mark.config.training import models_trained_in_function, trains_in_function
 from mark.deployment.images import process_images
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.live.forecasting.retraining import due_cause
 from mark.live.models import make_live_models
 from mark.plugins.load import build_forecaster

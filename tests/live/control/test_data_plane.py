@@ -10,8 +10,8 @@ import pytest
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.state import Decision, Observation, State
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import WINDOW_S, Demand
 from mark.domain.fleet.instances import FleetView
-from mark.domain.load.demand import WINDOW_S, Demand
 from mark.domain.load.outcomes import NO_OUTCOMES, Outcomes
 from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic, grown_since
 from mark.live.clock import ServiceClock

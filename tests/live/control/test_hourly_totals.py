@@ -6,7 +6,7 @@ from typing import Any
 
 from mark.accounting.hourly_totals import load_marks, marks_key, versions_between
 from mark.accounting.load_history import load_key, read_load, start_of
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.domain.load.traffic import ModelTraffic
 from mark.live.control.hourly_totals import HourlyTotalsWriter
 

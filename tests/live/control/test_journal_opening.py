@@ -15,9 +15,9 @@ from mark.controller.journal import Tick, read_journal
 from mark.controller.replay_check import mismatches
 from mark.controller.runner import Controller
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import DemandUnit
 from mark.domain.fleet.instances import InstanceState
 from mark.domain.fleet.orders import Launch
-from mark.domain.load.demand import DemandUnit
 from mark.domain.offerings.offering import Market
 from mark.domain.offerings.quota import Quotas, VcpuQuota
 from mark.live.commands import explain_live

@@ -16,9 +16,9 @@ from mark.config.settings import Settings
 from mark.controller.runner import Controller
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import WINDOW_S, Demand, DemandUnit, point_forecast
 from mark.domain.fleet.instances import InstanceState, Role
 from mark.domain.fleet.orders import Drain, Launch, StartStandby, StopStandby, WarmLambda
-from mark.domain.load.demand import WINDOW_S, Demand, DemandUnit, point_forecast
 from mark.domain.models.objective import ModelSpec
 from mark.domain.offerings.offering import SpotPrice
 from mark.domain.offerings.times import CloudTimes

@@ -15,15 +15,15 @@ from mark.accounting.hourly_totals import load_marks, marks_key
 from mark.config.settings import Settings
 from mark.controller.state import Decision, Requested, State
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import Demand
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
 from mark.domain.fleet.orders import Launch
 from mark.domain.load.announced_events import AnnouncedEvent
-from mark.domain.load.demand import Demand
 from mark.domain.load.size_window import SizeWindow
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.models.variants import ServedAccuracy
 from mark.domain.models.versions import ModelVersions, Rollout, RolloutPhase
-from mark.domain.planning.capacity_schedule import CapacityWindow
+from mark.domain.plans.capacity_schedule import CapacityWindow
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.lambda_warmup import Warmer

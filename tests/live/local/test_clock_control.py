@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.clock import ClockAnchor
-from mark.domain.load.demand import WINDOW_S
+from mark.domain.demand import WINDOW_S
 from mark.live.local.clock_control import first_anchor
 
 WALL = 1_800_000_003.0

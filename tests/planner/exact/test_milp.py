@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mark.domain.errors import PlanInfeasible
 from mark.domain.models.objective import Slo
-from mark.domain.planning.plan import Plan, PlanRequest
+from mark.domain.plan import Plan, PlanRequest
 from mark.planner.exact.milp import EVERY_UNIT, MilpPolicy, cheapest_schedule, plan_milp
 from mark.planner.exact.solver import SearchLimits
 from mark.planner.queueing import usable_rps

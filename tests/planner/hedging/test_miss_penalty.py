@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.domain.load.demand import Demand
+from mark.domain.demand import Demand
 from mark.domain.models.objective import Slo
-from mark.domain.planning.plan import Backup, PlanRequest
+from mark.domain.plan import Backup, PlanRequest
 from mark.planner.hedged import WAIT_SHARE, plan_hedged
 from mark.planner.hedging.miss_penalty import LEAST_MISSED, PLANNED_SHARE, WARY_SHARE, recent_load, with_miss_price
 from mark.planner.hedging.rates import expect_rates

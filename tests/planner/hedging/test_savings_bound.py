@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.load.demand import Demand, Forecast
-from mark.domain.planning.plan import Backup, PlanRequest
+from mark.domain.demand import Demand, Forecast
+from mark.domain.plan import Backup, PlanRequest
 from mark.planner.hedged import plan_hedged
 from mark.planner.hedging.rates import expect_rates, expected_cases
 from mark.planner.hedging.savings_bound import is_surely_empty

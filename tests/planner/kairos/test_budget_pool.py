@@ -12,8 +12,8 @@ from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.load.size_window import SizeWindow
 from mark.domain.load.sizes import size_distribution
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Plan, PlanRequest
-from mark.domain.planning.pool_policy import PoolPolicy
+from mark.domain.plan import Plan, PlanRequest
+from mark.domain.plans.pool_policy import PoolPolicy
 from mark.planner.kairos.budget_pool import _within_budget, check_budget, plan_pool
 from tests.planner.builders import SLO, offering, request
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.load.demand import Demand
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Offering
 from mark.planner.rivals.pod_packing import (

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.planning.service_cap import NOTHING, ServiceCap, Takes
+from mark.domain.plans.service_cap import NOTHING, ServiceCap, Takes
 from mark.planner.shared.cap_division import CapClaim, CapStep, divide_cap, marginal_losses
 
 CAP = ServiceCap(vcpus=12)

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from mark.domain.errors import Misconfigured
-from mark.domain.planning.pod_plan import PodCount, PodPlan
+from mark.domain.plans.pod_plan import PodCount, PodPlan
 from mark.serving.grpc.external_scaler import CLASSES, ScalerServer
 from mark.serving.grpc.grpc_server import GrpcConfig
 from tests.serving.grpc.keda import Keda, reference

@@ -24,10 +24,10 @@ from mark.controller.runner import Controller, no_shared_boots, no_shared_rps
 from mark.controller.service_time_ratios import measured_ratios
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
+from mark.domain.demand import Demand
 from mark.domain.fleet.host_spec import SHARED
 from mark.domain.fleet.lease import Lease
 from mark.domain.load.announced_events import Events, events_of
-from mark.domain.load.demand import Demand
 from mark.domain.offerings.offering import Offering
 from mark.domain.offerings.quota import Quotas
 from mark.live.aws_resources import LaunchSetup

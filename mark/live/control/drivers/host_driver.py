@@ -29,6 +29,7 @@ from mark.controller.runner import no_front
 from mark.domain.billing.shared_rent import device_usd
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
+from mark.domain.demand import Demand
 from mark.domain.fleet.host_spec import SHARED, HostSpec, TenantSpec
 from mark.domain.fleet.instances import FleetView
 from mark.domain.fleet.lease import Lease
@@ -36,7 +37,6 @@ from mark.domain.fleet.member import Member, MemberState
 from mark.domain.fleet.orders import Fact, Launch, Order
 from mark.domain.fleet.placement import Placement
 from mark.domain.front import Front
-from mark.domain.load.demand import Demand
 from mark.domain.load.traffic import GatewayReport, ModelTraffic
 from mark.domain.offerings.quota import Quotas
 from mark.live.clock import ServiceClock

@@ -8,10 +8,10 @@ from threading import Lock
 from mark.config.settings import Settings
 from mark.controller.hosts.sharing import Sharer, within_cap
 from mark.controller.limits.service_cap import CapDivider, Divide, used_by
+from mark.domain.demand import Demand
 from mark.domain.fleet.instances import FleetView
-from mark.domain.load.demand import Demand
 from mark.domain.offerings.offering import Offering
-from mark.domain.planning.plan import Plan, PlanRequest
+from mark.domain.plan import Plan, PlanRequest
 from mark.planner.shared.packing import Packing
 
 

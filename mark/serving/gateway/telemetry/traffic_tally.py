@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from mark.dispatch.instance.device_share import recent_rps
-from mark.domain.load.demand import WINDOW_S
+from mark.domain.demand import WINDOW_S
 from mark.domain.load.size_window import add_sizes, size_bin
 from mark.domain.load.traffic import (
     LATENCY_BIN_S,

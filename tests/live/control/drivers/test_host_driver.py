@@ -15,12 +15,12 @@ from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.controller.limits.spending_limit import no_spending_limit
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import Demand
 from mark.domain.fleet.host_spec import HostSpec, TenantSpec
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
 from mark.domain.fleet.lease import Lease
 from mark.domain.fleet.member import Member, MemberState
 from mark.domain.fleet.placement import Tenant
-from mark.domain.load.demand import Demand
 from mark.live.control.drivers.driver import SEGMENT_BYTES
 from mark.live.control.drivers.driver_factory import _left
 from mark.live.control.drivers.host_driver import DeviceTime, HostDriver, LiveHosts, PlacementWriter

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.clock import ClockAnchor
-from mark.domain.load.demand import WINDOW_S
+from mark.domain.demand import WINDOW_S
 from mark.live.control.drivers.driver import SETTLE_S, ModelDriver
 
 START = 1_800_000_015.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from mark.domain.load.demand import Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.domain.load.size_window import EMPTY_WINDOW, SizeWindow
 from mark.domain.models.objective import Slo
 from mark.domain.offerings.offering import Offering
 from mark.domain.offerings.times import WAKE
-from mark.domain.planning.capacity_schedule import NO_BOUNDS, CapacityBounds
+from mark.domain.plans.capacity_schedule import NO_BOUNDS, CapacityBounds
 
 RETRY_WAKE_S = 60.0
 """A standby that could not be woken is left alone for so long."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.domain.planning.capacity_schedule import (
+from mark.domain.plans.capacity_schedule import (
     DAY_S,
     NO_BOUNDS,
     CapacityBounds,

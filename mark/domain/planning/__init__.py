@@ -1,1 +1,0 @@
-"""Plans, and what bounds them: caps, schedules and pools."""
