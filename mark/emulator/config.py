@@ -23,7 +23,10 @@ DEFAULT_ZONE = "a"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeDraws:
-    """Random generators of instances' lives: one for boots, one for wakes, and one for each spot pool by name."""
+    """Random generators of instances' lives: one for boots, one for wakes, and one for each spot pool by name.
+
+    A pool's is the same whenever it is asked for.
+    """
 
     boots: np.random.Generator
     wakes: np.random.Generator

@@ -1,10 +1,10 @@
 """Memory that a model frees and takes again with its next batch: its process keeps it, with glibc.
 
 glibc gives large blocks back to the kernel as soon as they are free, and a network's activations are large: each
-batch then waits while the kernel finds and clears the same pages anew. On two cores a small network in torch
-(scripts/bench/replicas.py), in batches of four, answered 95 images/s that way, and 165 to 200 with its pages kept.
-glibc raises its thresholds by itself once it has freed a larger block. So a profile, which tries large batches,
-was fast, and the served model slow.
+batch then waits while the kernel finds and clears the same pages anew. On two cores replicas of a small network
+answered 178 images/s (`python -m scripts.bench.replicas`), and 91 with both thresholds below at 131072, as glibc
+begins. It raises them by itself once it has freed a larger block. So a profile, which tries large batches, was fast,
+and the served model slow.
 
 A parameter that the environment sets (`MALLOC_TRIM_THRESHOLD_` and the like) stays as it is.
 """

@@ -1,1 +1,1 @@
-"""What can be rented, and how much of it: instance types, Lambda, quotas, least disks, and how long AWS takes."""
+"""Offerings: instance types and Lambda; with quotas, least disks, and the times that AWS takes."""

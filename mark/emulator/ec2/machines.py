@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-import numpy as np
-
 from mark.aws.ec2.tags import MODEL, ROLE
 from mark.cloudmodel.capacity import NO_CAPACITY, Capacity, pool_name
 from mark.cloudmodel.lifecycle import (
@@ -104,7 +102,6 @@ class Machines:
         self._watcher = watcher
         self._machines: dict[str, Machine] = {}
         self._lives: dict[str, LifeDraws] = {}
-        self._pools: dict[tuple[str, str], np.random.Generator] = {}
         self._addresses = AddressPool()
         self._account_life, self._made = secrets.token_hex(4), itertools.count(1)
         self.prewarm = False
@@ -143,10 +140,11 @@ class Machines:
         now = self._clock.now()
         pool = pool_name(spec.offering, self._zone_of(spec))
         hazard = spec.instance_type.spot_hazard_per_hour * self._stress if spec.is_spot else 0.0
+        lives = self._life_draws(spec)
         drawn = draw_launch(
             self._times,
-            self._life_draws(spec).boots,
-            self._pool(spec, pool),
+            lives.boots,
+            lives.spot(pool),
             boot_factor=self._boot_factor(),
             hazard_per_hour=hazard,
         )
@@ -171,7 +169,7 @@ class Machines:
             machine.spot_request = f"sir-{secrets.token_hex(4)}"
         self._machines[machine.id] = machine
         self._begin(machine, drawn.until_notice_s, now)
-        advised = self._pool(spec, f"advice {pool}")
+        advised = lives.spot(f"advice {pool}")
         for after_s in draw_advice(self._times.advice, advised, drawn.until_notice_s, hazard):
             self._clock.at(now + after_s, partial(self._advise, machine))
         return machine
@@ -426,12 +424,6 @@ class Machines:
         if model not in self._lives:
             self._lives[model] = self._draws.lives(model)
         return self._lives[model]
-
-    def _pool(self, spec: LaunchSpec, name: str) -> np.random.Generator:
-        key = spec.tags.get(MODEL, ""), name
-        if key not in self._pools:
-            self._pools[key] = self._life_draws(spec).spot(name)
-        return self._pools[key]
 
     def _check(self, machines: list[Machine], verb: str, allowed: tuple[MachineState, ...]) -> None:
         for machine in machines:

@@ -11,6 +11,7 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from mark.aws.account.quotas import code_of_quota
@@ -111,7 +112,7 @@ def life_draws(seed: int) -> LifeDraws:
     return LifeDraws(
         boots=stream(seed, "boots"),
         wakes=stream(seed, "wakes"),
-        spot=lambda pool: stream(seed, f"spot {pool}"),
+        spot=cache(lambda pool: stream(seed, f"spot {pool}")),
     )
 
 
