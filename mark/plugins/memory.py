@@ -3,8 +3,8 @@
 glibc gives large blocks back to the kernel as soon as they are free, and a network's activations are large: each
 batch then waits while the kernel finds and clears the same pages anew. On two cores replicas of a small network
 answered 178 images/s (`python -m scripts.bench.replicas`), and 91 with both thresholds below at 131072, as glibc
-begins. It raises them by itself once it has freed a larger block. So a profile, which tries large batches, was fast,
-and the served model slow.
+begins. It raises them by itself once it has freed a larger block. So a profile, which tries large batches, was
+fast, and the served model slow.
 
 A parameter that the environment sets (`MALLOC_TRIM_THRESHOLD_` and the like) stays as it is.
 """
