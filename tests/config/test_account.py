@@ -19,7 +19,7 @@ from mark.config.settings import load_settings
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import Misconfigured
-from tests.domain.test_commitments import CAPACITY, OWNED, PRICES
+from tests.domain.commitments.test_commitments import CAPACITY, OWNED, PRICES
 
 PAGE = Path(__file__).parents[2] / "docs" / "saving.md"
 PLAN = {"name": "a", "kind": "compute", "usd_per_hour": 1.0}
