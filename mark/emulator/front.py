@@ -323,7 +323,7 @@ def _of_bucket(call: Call) -> str:
 
 def _text(call: Call) -> str:
     """Text in which a fault's `match` is searched."""
-    if call.action == "Invoke":
+    if call.action == "Invoke" or call.service == "s3":
         return call.path
     return " ".join(call.form.values()) if call.form else call.body.decode("utf-8", "replace")
 

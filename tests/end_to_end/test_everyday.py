@@ -1,14 +1,23 @@
-"""One service as its user meets it: up, asked by real clients, loaded, looked at, traced, ended, up again."""
+"""One service as its user meets it: asked by real clients, loaded, looked at, traced, reported, archived, ended.
+
+The tests go on where the one before ended; from the dead letter on the clock stands, or leaps by hours.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import email
+import gzip
 import json
+import math
 import queue
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from email.message import EmailMessage
+from email.policy import default
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,9 +28,18 @@ import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.grpc.aio as triton_grpc_aio
 import tritonclient.http as triton
+import yaml
 from sklearn.datasets import load_digits
 
-from tests.end_to_end.rig import Rig, assert_in_time, core_waits, eventually, fetch, rig
+from mark import Misconfigured, Service
+from mark.aws.names import JOURNAL, name_of
+from mark.aws.resources import RAW_ATTEMPTS
+from mark.controller.journal import read_journal
+from mark.domain.clock import ClockAnchor
+from mark.live.background.archive import AGAIN_S, OPEN_EACH_S
+from mark.live.local.clock_control import set_clock
+from mark.report.mail.formatting import SMALL_USD
+from tests.end_to_end.rig import UP_S, Rig, assert_in_time, core_waits, eventually, fetch, rig
 from tests.report.browser import CHROMIUM, needs_browser
 from tests.telemetry.receiver import Receiver, receiver
 from tests.waiting import PATIENCE_S
@@ -37,12 +55,18 @@ telemetry:
   headers_file: {headers}
   traces: {{ratio: 1.0e-9}}
   metrics: {{every_s: 0.5}}
+rollout:
+  report:
+    sender: mark@shop.example
+    to: [team@shop.example]
+    schedule: cron(0 {hour} * * ? *)
 """
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 KEY = "a-key-of-the-collector"
 COST_WORDS = {"instances", "standby", "lambda", "serving", "overhead", "total"}
 
 SPEED = 20.0
+HOUR_S = 3600.0
 RENTS = "inception-v3"
 """The model that instances serve for less; Lambda serves so light and small a load as that of digits for less."""
 
@@ -54,17 +78,35 @@ def collector() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory, collector: Receiver) -> Iterator[Rig]:
-    """The service, which the last test ends."""
-    with rig(tmp_path_factory.mktemp("everyday"), "everyday") as made:
+def due_at() -> float:
+    """When the report is mailed: a full hour, one to two hours from now."""
+    return (math.floor(time.time() / HOUR_S) + 2) * HOUR_S
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory, collector: Receiver, due_at: float) -> Iterator[Rig]:
+    """The service as Python starts it from a dict; it ends with an exception, while an agent is started again."""
+    with rig(tmp_path_factory.mktemp("everyday"), "everyday") as made, pytest.MonkeyPatch.context() as patch:
+        for name in ("MARK_STATE", "MARK_CACHE"):
+            patch.setenv(name, made.environment[name])
         headers = made.home / "headers"
         headers.write_text(f"x-key={KEY}\n")
         headers.chmod(0o600)
-        document = made.up(CONFIG.format(name=made.name, collector=collector.url, headers=headers))
-        keys = {"aws_access_key_id", "aws_secret_access_key"}
-        assert set(document) == {"gateway", "grpc", "status_page", "aws_endpoint", "token", "models", *keys}
-        assert set(document["models"][0]) == {"name", "example"}
-        yield made
+        hour = time.gmtime(due_at).tm_hour
+        text = CONFIG.format(name=made.name, collector=collector.url, headers=headers, hour=hour)
+        service = Service(yaml.safe_load(made.config(text).read_text()))
+        with pytest.raises(ZeroDivisionError), service.up() as found:  # noqa: PT012 - it ends what is up
+            url = f"{found.gateway}/v2/models/{found.models[0]['name']}/infer"
+            assert fetch(url, found.models[0]["example"])[0] == 200
+            with pytest.raises(Misconfigured, match="the service everyday is up already"), service.up():
+                pass
+            yield made
+            made.seen |= made.processes()
+            state = made.controls.state()
+            assert state["callers"]["report"]
+            assert state["permissions"]["refused"] == {}
+            raise ZeroDivisionError
+        made.assert_gone()
 
 
 def url_of(live: Rig, path: str = "") -> str:
@@ -279,6 +321,17 @@ def test_explain_folds_the_journal_to_the_same_decisions(live: Rig) -> None:
         assert told["orders"].get("launch" if model["name"] == RENTS else "warm-lambda", 0) >= 1
 
 
+def test_a_killed_agent_is_started_again_and_nobody_called_more_than_is_granted(live: Rig) -> None:
+    killed = live.ask("chaos", "kill", "agent")["pid"]
+
+    def all_run() -> bool:
+        agents = {row["pid"] for row in live.instances("running")}  # 0 before its process is there
+        return bool(agents) and killed not in agents and agents < live.processes()
+
+    eventually(all_run)
+    live.judge()
+
+
 @needs_browser
 def test_the_status_page_in_a_browser(live: Rig, tmp_path: Path) -> None:
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
@@ -316,40 +369,168 @@ def test_metrics_are_of_both_gateways_whichever_is_asked(live: Rig) -> None:
     eventually(lambda: all(gateways() == {"gateway-0", "gateway-1"} for _ in range(10)))
 
 
-def test_down_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
-    killed = live.ask("chaos", "kill", "agent")["pid"]  # down ends one that was started again, too
-
-    def all_run() -> bool:
-        agents = {row["pid"] for row in live.instances("running")}  # 0 before its process is there
-        return bool(agents) and killed not in agents and agents < live.processes()
-
-    eventually(all_run)
-    down = live.down()
-    assert down.status == 0
-    after = live.mark("status", "--name", live.name)
-    assert after.status == 2
-    assert after.err.count("\n") == 1
-    assert "no service named everyday is up" in after.err
-    what_init_writes_comes_up_and_ctrl_c_ends_it(live)
+def client(live: Rig, service: str) -> Any:
+    factory: Any = boto3.client  # its overloads take literals alone
+    return factory(
+        service,
+        endpoint_url=live.running["aws_endpoint"],
+        region_name="us-east-1",
+        aws_access_key_id=live.running["aws_access_key_id"],
+        aws_secret_access_key=live.running["aws_secret_access_key"],
+    )
 
 
-def what_init_writes_comes_up_and_ctrl_c_ends_it(live: Rig) -> None:
-    written = live.mark("init", "--to", "mark.yaml")
-    assert written.status == 0
-    again = live.mark("init", "--to", "mark.yaml")
-    assert (again.status, again.out) == (2, "")
-    assert "is there already" in again.err
-    started = live.start("up", "--config", "mark.yaml", "--name", live.name)
-    try:
-        assert started.stdout is not None
-        said = started.stdout.readline()  # nothing is said before it is ready
-        infer(live, live.running["models"][0])
-        live.judge()
-        started.send_signal(signal.SIGINT)
-        _, err = started.communicate(timeout=PATIENCE_S)
-    finally:
-        started.kill()
-        started.communicate()
-    assert "is up and serves resnet-50, digits" in said, err
-    assert "Traceback" not in err
-    live.assert_gone()
+def move_to(live: Rig, at: float, *, speed: float = 0.0) -> None:
+    """Let the service's clock show an instant, and stand there."""
+    set_clock(live.store, live.controls, ClockAnchor(wall_at=time.time(), service_at=at, speed=speed))
+
+
+def now(live: Rig) -> float:
+    return live.store.clock().service_time(time.time())
+
+
+def test_a_poison_message_is_a_dead_letter_rings_the_alarm_and_is_seen(live: Rig) -> None:
+    sqs = client(live, "sqs")
+    raw, dead = (sqs.get_queue_url(QueueName=name_of(live.name, part))["QueueUrl"] for part in ("raw", "raw-dead"))
+    eventually(lambda: live.store.status("alerts"))
+    assert all(live.store.status("alerts")[key] in (0, []) for key in ("dead_letters", "ringing"))  # type: ignore[index]
+    sqs.set_queue_attributes(QueueUrl=raw, Attributes={"VisibilityTimeout": "1"})  # it comes again soon
+    sqs.send_message(QueueUrl=raw, MessageBody='{"source": "aws.ec2", "detail-type": "poison"}')
+    name = "ApproximateNumberOfMessages"
+
+    def letters() -> str:
+        return str(sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=[name])["Attributes"][name])
+
+    eventually(lambda: letters() == "1")
+    function = live.controls.state()["lambda"][name_of(live.name, "interruption")]
+    assert function["invocations"] >= RAW_ATTEMPTS
+    move_to(live, now(live) + 61, speed=1.0)
+    alarm = name_of(live.name, "deadletters")
+    eventually(lambda: live.controls.state()["alarms"] == {alarm: "ALARM"})
+    move_to(live, now(live) + 61, speed=1.0)
+    eventually(lambda: live.store.status("alerts")["ringing"])  # type: ignore[index]
+
+    alerts = live.ask("status")["alerts"]
+    assert alerts["dead_letters"] == 1
+    assert [one["name"] for one in alerts["ringing"]] == [alarm]
+    for told in (live.mark("status", "--name", live.name).out, fetch(live.running["status_page"])[1].decode()):
+        assert "1 message about instances is a dead letter" in told
+        assert f"{alarm} rings" in told
+    assert f"{alarm} rings" in live.mark("status", "--aws", "--name", live.name).out
+
+    sqs.purge_queue(QueueUrl=dead)
+    move_to(live, now(live) + 61, speed=1.0)
+    eventually(lambda: live.controls.state()["alarms"] == {alarm: "OK"})
+
+
+def test_the_scheduled_report_arrives_with_the_command_s_figures_and_is_kept(live: Rig, due_at: float) -> None:
+    move_to(live, due_at - 30)
+    eventually(lambda: caught_up(live))
+    assert mails(live) == []
+    move_to(live, due_at)
+    eventually(lambda: mails(live))
+    (mail,) = mails(live)
+    told = live.ask("report", "--since", "24h", "--policy", "none")
+    printed = live.mark("report", "--since", "24h", "--policy", "none", "--name", live.name).out
+
+    assert told["until"] == due_at
+    message = email.message_from_string(mail["raw"], policy=default)
+    assert isinstance(message, EmailMessage)
+    text, html = (message.get_body((kind,)).get_content() for kind in ("plain", "html"))  # type: ignore[union-attr]
+    assert text.replace("\r\n", "\n").strip() == printed.strip()
+    digits = 2 if told["cost_usd"]["total"] >= SMALL_USD else 4
+    for word in ("instances", "overhead", "total"):
+        cost = f"{told['cost_usd'][word]:.{digits}f}"
+        assert float(cost) > 0
+        assert cost in text
+        assert cost in html
+
+    (kept,) = objects(live, "reports/").items()
+    assert kept[0] == f"reports/{live.name}/{time.strftime('%Y-%m-%d', time.gmtime(due_at))}.html"
+    assert f"{told['cost_usd']['total']:.{digits}f}" in kept[1].decode()
+    assert "data:image/png;base64," in kept[1].decode()
+
+
+def test_the_journal_is_archived_and_what_fails_is_told_and_done_later(live: Rig, due_at: float) -> None:
+    at = due_at + OPEN_EACH_S + 60
+    move_to(live, at - OPEN_EACH_S + 1)  # an hour and more since it began
+    eventually(lambda: any(name.endswith(".jsonl.gz") for name in objects(live, journal(live))))
+    assert live.store.status("archive")["failed"] is None  # type: ignore[index]
+    before = set(objects(live, journal(live)))
+    assert any(name.endswith("-000001.jsonl.gz") for name in before)
+
+    denied = {"code": "AccessDenied", "status": 403, "count": 1, "match": ".jsonl.gz"}
+    live.controls.fault({"kind": "error", "service": "s3", **denied})  # type: ignore[typeddict-item]
+    move_to(live, at + 1)
+    eventually(lambda: live.store.status("archive")["failed"])  # type: ignore[index]
+    said = live.mark("status", "--name", live.name).out
+    assert "The journal is not archived, and is tried again: PutObject: AccessDenied" in " ".join(said.split())
+    move_to(live, at + AGAIN_S + 2)
+    eventually(lambda: not live.store.status("archive")["failed"])  # type: ignore[index]
+
+    found = objects(live, journal(live))
+    assert before <= set(found)
+    [segment] = (data for name, data in found.items() if name.endswith("-000001.jsonl.gz"))
+    kept = list(read_journal(segment.splitlines())[1])
+    assert kept == live.ticks(RENTS)[: len(kept)]
+    assert kept[-1].seen.now >= at
+    figures = json.loads(found[max(name for name in found if name.endswith("figures.json.gz"))])
+    assert 0 < len(figures["transitions"]) <= len(live.store.transitions(RENTS))
+    assert len(figures["load"]["counts"]) >= OPEN_EACH_S / 60
+
+
+def caught_up(live: Rig) -> bool:
+    """Whether the controller has seen every minute that is over."""
+    last = max((tick.seen.demand.start_at for tick in live.ticks(RENTS) if tick.seen.demand), default=0.0)
+    return now(live) < last + 120.0
+
+
+def mails(live: Rig) -> list[dict[str, Any]]:
+    status, body, _ = fetch(
+        f"{live.running['aws_endpoint']}/_mark/mail", token=live.running["aws_secret_access_key"]
+    )
+    assert status == 200
+    return list(json.loads(body)["sent"])
+
+
+def journal(live: Rig) -> str:
+    """Where the bucket has the journal of the model that instances serve."""
+    return f"{JOURNAL}/{live.name}/{RENTS}/"
+
+
+def objects(live: Rig, prefix: str) -> dict[str, bytes]:
+    """What the bucket holds, unpacked."""
+    s3 = client(live, "s3")
+    bucket = str(live.store.status("resources")["bucket"])  # type: ignore[index]
+    found = {}
+    for row in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", ()):
+        with s3.get_object(Bucket=bucket, Key=row["Key"])["Body"] as stream:
+            data = stream.read()
+        found[row["Key"]] = gzip.decompress(data) if row["Key"].endswith(".gz") else data
+    return found
+
+
+@pytest.mark.slow
+def test_what_init_writes_comes_up_and_again_at_once_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+    with rig(tmp_path, "begun") as made:
+        assert made.mark("init", "--to", "mark.yaml").status == 0
+        again = made.mark("init", "--to", "mark.yaml")
+        assert (again.status, again.out) == (2, "")
+        assert "is there already" in again.err
+        up = ("up", "--config", "mark.yaml", "--name", made.name)
+        assert made.mark(*up, "--detach", timeout_s=UP_S).status == 0
+        assert made.down().status == 0
+        started = made.start(*up)
+        try:
+            assert started.stdout is not None
+            said = started.stdout.readline()  # nothing is said before it is ready
+            infer(made, made.running["models"][0])
+            made.judge()
+            started.send_signal(signal.SIGINT)
+            _, err = started.communicate(timeout=PATIENCE_S)
+        finally:
+            started.kill()
+            started.communicate()
+        assert "is up and serves resnet-50, digits" in said, err
+        assert "Traceback" not in err
+        made.assert_gone()

@@ -7,25 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mark.config.settings import load_settings
-from mark.live.local.first_plan import check_served, first_plan
-from mark.live.models import make_live_models
 from tests.examples.shell import Reader
+
+pytestmark = pytest.mark.slow
 
 
 def answer(said: dict[str, str]) -> str:
     """What the client printed."""
     (found,) = [text for line, text in said.items() if "client.py" in line]
     return found
-
-
-def ready(reader: Reader) -> str:
-    """What `mark predict` printed; a service with the README's settings could start."""
-    said = reader.follow(until="mark up")
-    [model] = make_live_models(load_settings(reader.folder / "mark.yaml", {}))
-    check_served(first_plan(model))
-    [predicted] = [text for line, text in said.items() if line.startswith("mark predict")]
-    return predicted
 
 
 def are_in_and_out(probabilities: str) -> None:
@@ -35,23 +25,16 @@ def are_in_and_out(probabilities: str) -> None:
     assert float(outside) < 0.1
 
 
-def test_a_model_in_torch_is_ready_to_serve(tmp_path: Path) -> None:
-    are_in_and_out(ready(Reader(tmp_path, "torch-model")).partition("inside")[2])
-
-
-@pytest.mark.slow
 def test_a_model_in_torch(tmp_path: Path) -> None:
     are_in_and_out(answer(Reader(tmp_path, "torch-model").follow()).partition("'data'")[2])
 
 
-@pytest.mark.slow
 def test_a_model_in_scikit_learn(tmp_path: Path) -> None:
     said = Reader(tmp_path, "scikit-learn-model").follow()
 
     assert re.search(r"'name': 'label'.*'data': \[0\]", answer(said))
 
 
-@pytest.mark.slow
 def test_a_model_behind_its_own_server(tmp_path: Path) -> None:
     said = Reader(tmp_path, "oip-server").follow()
 

@@ -42,7 +42,10 @@ HOST = "0.0.0.0"  # noqa: S104 - what is asked for: others reach it
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """The service, which the last test ends."""
     with rig(tmp_path_factory.mktemp("broken"), "broken") as made:
-        made.up(LIGHT.format(name=made.name).replace("port: 0", f"host: {HOST}\n  port: 0", 1))
+        document = made.up(LIGHT.format(name=made.name).replace("port: 0", f"host: {HOST}\n  port: 0", 1))
+        keys = {"aws_access_key_id", "aws_secret_access_key"}
+        assert set(document) == {"gateway", "grpc", "status_page", "aws_endpoint", "token", "models", *keys}
+        assert set(document["models"][0]) == {"name", "example"}
         yield made
 
 

@@ -16,6 +16,8 @@ from tests.end_to_end.rig import Rig, eventually, fetch, rig
 from tests.end_to_end.test_versions import ASKED, MODEL, PROFILE, SPEED, start, status
 from tests.end_to_end.test_versions import CODE as VERSIONS_CODE
 
+pytestmark = pytest.mark.slow
+
 CODE = ("import time\n" + VERSIONS_CODE).replace(
     "    def predict(self, tensors):\n", "    def predict(self, tensors):\n        time.sleep(0.5)\n"
 )
@@ -117,7 +119,6 @@ def test_lambda_answers_with_the_version_that_a_request_was_routed_to(live: Rig,
     is_billed(live, stable, candidate)
 
 
-@pytest.mark.slow
 def test_another_version_takes_the_place_of_one_that_was_aborted(live: Rig, bursts: Bursts) -> None:
     """It has the environments of that one; after its promotion the first version goes back."""
     store = live.store

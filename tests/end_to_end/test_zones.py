@@ -51,6 +51,7 @@ def lose(live: Rig, zone: str) -> int:
     return len(there)
 
 
+@pytest.mark.slow
 def test_requests_stay_in_their_zone_and_the_loss_of_one_loses_none(tmp_path: Path) -> None:
     with rig(tmp_path, "zones") as live:
         live.up(SERVICE.format(name=live.name), "--world", "typical")
