@@ -21,6 +21,7 @@ from mark.domain.models.versions import ModelVersions, Rollout, RolloutPhase
 from mark.store.published_status import HOSTS
 from tests.end_to_end.rig import Rig, assert_in_time, core_waits, eventually, fetch, rig
 from tests.end_to_end.steady_load import load
+from tests.waiting import PATIENCE_S
 from tests.wheels import with_requirements
 
 SPEED = 30.0
@@ -132,10 +133,24 @@ def write_code(folder: Path, model: str, more: str) -> None:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """The service, which the last test ends."""
+    """The service, which runs in the foreground until the end: Ctrl-C."""
     with rig(tmp_path_factory.mktemp("shared"), "shared") as made:
-        made.up(service_of(made.home, made.name))
-        yield made
+        config = made.config(service_of(made.home, made.name))
+        started = made.start("up", "--config", str(config))
+        try:
+            assert started.stdout is not None
+            assert "is up and serves one, two, three" in started.stdout.readline()  # no word before it is ready
+            yield made
+            made.judge()
+            started.send_signal(signal.SIGINT)
+            _, err = started.communicate(timeout=PATIENCE_S)
+        finally:
+            started.kill()
+            started.communicate()
+        assert "Traceback" not in err
+        made.assert_gone()
+        assert made.ask("explain")["orders"]["place"] >= len(FACTORS)
+        assert "multiplies with 2" in made.mark("logs", "two", "--name", made.name).out
 
 
 def ask(live: Rig, model: str, x: float = 5.0) -> tuple[int, dict[str, Any]]:
@@ -289,7 +304,7 @@ def test_a_model_is_rolled_out_and_a_bad_version_aborted_while_its_neighbours_se
         assert_in_time(found, 0.99, rate=RPS)
 
 
-def test_its_rent_is_on_the_bill_once_and_it_is_drained_at_the_end(live: Rig) -> None:
+def test_its_rent_is_on_the_bill_once(live: Rig) -> None:
     report = live.ask("report")
     rent = [line for line in report["shared"] if "c5.large" in line["item"]]
     assert len(rent) == 1, report["shared"]
@@ -300,6 +315,3 @@ def test_its_rent_is_on_the_bill_once_and_it_is_drained_at_the_end(live: Rig) ->
     status = live.ask("status")
     assert status["shared"]["cost_usd"]["instances"] >= rent[0]["usd"]
     assert {model["name"] for model in status["models"] if model["shared_usd"] >= used[model["name"]]} == set(used)
-    live.down()
-    assert live.ask("explain")["orders"]["place"] >= len(FACTORS)
-    assert "multiplies with 2" in live.mark("logs", "two", "--name", live.name).out
