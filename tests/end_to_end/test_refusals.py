@@ -126,6 +126,7 @@ class Broken:
 
     def __init__(self):
         if "AWS_EC2_METADATA_SERVICE_ENDPOINT" in os.environ:
+            Path({tried!r}).touch()
             while not Path({seen!r}).exists():
                 time.sleep(0.05)
             raise RuntimeError("libfoo.so.1 is missing on the instance")
@@ -149,11 +150,11 @@ service:
 
 
 def test_a_start_that_fails_says_what_was_planned_and_what_the_agent_said(empty: Rig) -> None:
-    seen = empty.home / "seen"
-    (empty.home / "broken.py").write_text(BROKEN.format(seen=str(seen)))
+    tried, seen = empty.home / "tried", empty.home / "seen"
+    (empty.home / "broken.py").write_text(BROKEN.format(tried=str(tried), seen=str(seen)))
     started = empty.start("up", "--config", str(empty.config(STARTING.format(name=empty.name))), "--detach")
     try:
-        # each command takes a core from the start that is waited for
+        eventually(tried.exists, within_s=UP_S)
         eventually(lambda: "planned" in empty.mark("status", "--name", empty.name).out, within_s=UP_S, each_s=2.0)
         seen.touch()
         out, err = started.communicate(timeout=PATIENCE_S)
