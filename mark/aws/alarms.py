@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mark.aws.errors import translated
 from mark.aws.names import DEAD_LETTER_ALARM, DEAD_LETTERS, name_of
 from mark.aws.resources import MINUTE_S, AlarmSpec, tag_list
 from mark.aws.session import Aws
+from mark.domain.alerts import AlarmStatus, AlertsStatus
 from mark.domain.errors import MarkError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ringing:
-    """An alarm that rings: its name, and CloudWatch's reason. `since`: epoch seconds, None where it is unknown."""
-
-    name: str
-    reason: str
-    about: str = ""
-    since: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alerts:
-    """`dead_letters`: messages about instances that could not be read; `ringing`: alarms of the service.
-
-    None where AWS did not say; `unknown` has its words then.
-    """
-
-    dead_letters: int | None
-    ringing: tuple[Ringing, ...] | None
-    unknown: str = ""
 
 
 def make_alarm(aws: Aws, alarm: AlarmSpec, tags: Mapping[str, str]) -> None:
@@ -60,10 +38,10 @@ def remove_alarm(aws: Aws, service: str) -> None:
         aws.alarms.delete_alarms(AlarmNames=[name_of(service, DEAD_LETTER_ALARM)])
 
 
-def read_alerts(aws: Aws, service: str) -> Alerts:
-    """Read dead letters and ringing alarms of a service. What AWS does not answer is None."""
+def read_alerts(aws: Aws, service: str, *, at: float) -> AlertsStatus:
+    """Read dead letters and ringing alarms of a service, `at` an instant. What AWS does not answer is None."""
     letters: int | None = None
-    ringing: tuple[Ringing, ...] | None = None
+    ringing: tuple[AlarmStatus, ...] | None = None
     unknown = []
     try:
         letters = _dead_letters(aws, service)
@@ -73,7 +51,7 @@ def read_alerts(aws: Aws, service: str) -> Alerts:
         ringing = _ringing(aws, service)
     except MarkError as error:
         unknown.append(str(error))
-    return Alerts(dead_letters=letters, ringing=ringing, unknown="; ".join(unknown))
+    return AlertsStatus(at=at, dead_letters=letters, ringing=ringing, unknown="; ".join(unknown))
 
 
 def _dead_letters(aws: Aws, service: str) -> int:
@@ -83,7 +61,7 @@ def _dead_letters(aws: Aws, service: str) -> int:
     return int(read["Attributes"]["ApproximateNumberOfMessages"])
 
 
-def _ringing(aws: Aws, service: str) -> tuple[Ringing, ...]:
+def _ringing(aws: Aws, service: str) -> tuple[AlarmStatus, ...]:
     with translated():
         pages = aws.alarms.get_paginator("describe_alarms").paginate(
             AlarmNamePrefix=name_of(service, ""), AlarmTypes=["MetricAlarm"]
@@ -92,9 +70,9 @@ def _ringing(aws: Aws, service: str) -> tuple[Ringing, ...]:
     return tuple(sorted(map(_rings, found), key=lambda one: one.name))
 
 
-def _rings(alarm: Any) -> Ringing:
+def _rings(alarm: Any) -> AlarmStatus:
     changed = alarm.get("StateTransitionedTimestamp") or alarm.get("StateUpdatedTimestamp")
-    return Ringing(
+    return AlarmStatus(
         name=alarm["AlarmName"],
         reason=alarm.get("StateReason", ""),
         about=alarm.get("AlarmDescription", ""),

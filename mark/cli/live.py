@@ -166,8 +166,7 @@ def try_(
 def alerts_test(*, name: given.Name = None, json: given.Json = False, config: given.Config = None) -> None:
     """Post one message to the webhook of alarms, and say what came of it.
 
-    For a service on this machine it is posted from here, with this shell's variable service.webhook_variable; one
-    in an AWS account posts it by the function that posts its alarms (rollout.alarms.webhook).
+    The function that posts the alarms of a service in an AWS account posts it (rollout.alarms.webhook).
     """
     settings = given.settings_of(locals(), "name")
     from mark.live.commands.alerts import try_webhook

@@ -20,7 +20,6 @@ from mark.config.parts import (
     PositiveInt,
     Share,
     default_of,
-    matching,
 )
 from mark.config.trace import TraceSettings
 from mark.controller.policy import COVER_SHARE
@@ -43,9 +42,6 @@ def _checked_name(name: str) -> str:
 
 
 ServiceName = Annotated[str, AfterValidator(_checked_name)]
-Variable = Annotated[
-    str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "MARK_WEBHOOK, the name of an environment variable", secret=True)
-]
 LOCAL_GATEWAYS = 2
 """Gateway processes on this machine."""
 RIVALS = ("autoscaler-spill", "sagemaker", "reactive", "static-peak", "lambda-only")
@@ -376,11 +372,6 @@ class ServiceSettings(Part):
     )
     token_file: Path | None = Field(
         None, description="File with the bearer token that clients must send; none is asked for on loopback."
-    )
-    webhook_variable: Variable | None = Field(
-        None,
-        description="Environment variable that holds the address of a webhook in Slack's form, https://...: `mark "
-        "up` posts alarms there (docs/live.md#observing); in an account rollout.alarms.webhook does.",
     )
     tls_certificate: Path | None = Field(None, description="Certificate chain (PEM) of gateway and status page.")
     tls_key: Path | None = Field(None, description="Its private key (PEM).")

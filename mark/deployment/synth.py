@@ -59,7 +59,7 @@ LEFT_OUT: Any = {
         "alarms": {"to", "max_overflow_share"},
     },
     "telemetry": {"headers_secret"},
-    "service": {"serve": {"__all__": {"backend": {"folder"}}}, "webhook_variable": True},
+    "service": {"serve": {"__all__": {"backend": {"folder"}}}},
 }
 """Settings that processes in the account do not read: of the rollout they bill what is made of it. Folders of this
 machine are not there."""

@@ -24,18 +24,13 @@ _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r]")
 TOO_MANY, SERVER_ERROR = 429, 500
 
 
-def check_webhook_url(url: str) -> None:
-    """Misconfigured where it is no address of a webhook, without the address."""
-    _parts(url)
-
-
 def post(url: str, body: bytes, *, context: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S) -> None:
     """Post a JSON body. Errors name no address.
 
     RetryLater where nothing answers in time, or with 429 or 5xx; Misconfigured for any other status but 2xx, or an
     address that is none. `context`: the client's side of TLS; the system's authorities when left out.
     """
-    host, port, target = _parts(url)
+    host, port, target = url_parts(url)
     head = (
         f"POST {target} HTTP/1.1\r\nHost: {host if port == HTTPS_PORT else f'{host}:{port}'}\r\n"
         "User-Agent: mark-serving\r\nContent-Type: application/json\r\n"
@@ -50,7 +45,8 @@ def post(url: str, body: bytes, *, context: ssl.SSLContext | None = None, timeou
     _check(status)
 
 
-def _parts(url: str) -> tuple[str, int, str]:
+def url_parts(url: str) -> tuple[str, int, str]:
+    """Host, port and target. Misconfigured where it is no address of a webhook, without the address."""
     found = _URL.fullmatch(url)
     if found is None or not 0 < int(found["port"] or HTTPS_PORT) < 2**16:
         raise Misconfigured(

@@ -22,6 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from mark.accounting.budget import Reached
 from mark.accounting.hourly_spend import HourSpend
 from mark.controller.limits.launch_breaker import LaunchRecord
+from mark.domain.alerts import AlertsStatus
 from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.documents import plain
@@ -452,38 +453,6 @@ class ComparedCost:
     replayed_s: float = 0.0
     #: Whether the rival kept the objectives; no other was cheaper and did. If not, it lacked least.
     kept: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlarmStatus:
-    """An alarm that rings."""
-
-    #: Its name in CloudWatch.
-    name: str
-    #: What CloudWatch says of it.
-    reason: str = ""
-    #: Its description.
-    about: str = ""
-    #: When it began to ring, epoch seconds of the wall; None where CloudWatch does not say.
-    since: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertsStatus:
-    """Dead letters and alarms in AWS."""
-
-    #: When it was asked.
-    at: float = 0.0
-    #: Messages about instances that nobody could read; None where AWS does not say.
-    dead_letters: int | None = None
-    #: Alarms of the service that ring; None where AWS does not say.
-    ringing: tuple[AlarmStatus, ...] | None = None
-    #: Why AWS does not say; else empty.
-    unknown: str = ""
-    #: Alarms whose beginning was posted to the service's webhook, and whose end was not yet.
-    posted: tuple[AlarmStatus, ...] = ()
-    #: Why the last message could not be posted, which is tried again; empty where none failed.
-    post_failed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,7 +125,7 @@ def test_each_role_calls_what_is_listed_for_it(  # noqa: PLR0915 a day of all ro
         with called.acting("controller"):
             there.inbox.close()  # the last notice is left to the next controller
             warm_up(there.aws.lambda_, "mark-shop-infer-m", 1)
-            read_alerts(there.aws, "shop")
+            read_alerts(there.aws, "shop", at=0.0)
             assert read_pause(there.aws, "shop") is None
             put_object(there.aws.objects, there.bucket, "journal/x", b"", content_type="text/plain")
         there.aws.secrets.create_secret(Name="mark-shop-token", SecretString="t")

@@ -27,7 +27,7 @@ from mark.aws.account.preflight import (
 )
 from mark.aws.account.quotas import lambda_concurrency, read_quotas
 from mark.aws.account.role_checks import simulate, take_role
-from mark.aws.alarms import Alerts, read_alerts
+from mark.aws.alarms import read_alerts
 from mark.aws.ec2.inventory import list_inventory
 from mark.aws.outside_pause import read_pause
 from mark.aws.permissions.policies import statements
@@ -39,6 +39,7 @@ from mark.catalog.machines import FREE_PLAN_TYPES
 from mark.config.settings import Settings
 from mark.deployment.checks.doctor import check_credentials, check_disks, check_image, check_machine_images
 from mark.deployment.refresh_prices import refresh_prices
+from mark.domain.alerts import AlertsStatus
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.offerings.offering import Market
 from mark.domain.offerings.quota import VcpuQuota
@@ -123,9 +124,9 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert read_pause(there, "shop") is None
     assert machine_image(there, "ami-0abcdef1234567890") is None
     sqs = world.client("sqs")
-    assert read_alerts(there, "shop").dead_letters is None
+    assert read_alerts(there, "shop", at=0.0).dead_letters is None
     sqs.create_queue(QueueName="mark-shop-raw-dead")
-    assert read_alerts(there, "shop") == Alerts(dead_letters=0, ringing=())
+    assert read_alerts(there, "shop", at=0.0) == AlertsStatus(dead_letters=0, ringing=())
     assert Stacks(there).state("mark-shop-archive") is None
     node = NAMES.role("node")
     take_role(there, node, "node").close()

@@ -232,8 +232,6 @@ def test_status_asks_aws_for_what_bears_the_tag(
         "dead_letters": None,
         "ringing": [],
         "unknown": alerts["unknown"],
-        "posted": [],
-        "post_failed": "",
     }
     assert alerts["at"] > 0
     url = world.client("sqs").create_queue(QueueName="mark-shop-raw-dead")["QueueUrl"]

@@ -386,7 +386,7 @@ def leased(there: Aws) -> LeaseTable:
 
 
 RUNS: dict[tuple[str, str], Callable[[Aws], list[str]]] = {
-    ("cloudwatch", "DescribeAlarms"): lambda there: [read_alerts(there, "shop").unknown],
+    ("cloudwatch", "DescribeAlarms"): lambda there: [read_alerts(there, "shop", at=0.0).unknown],
     ("dynamodb", "GetItem"): asking(lambda there: leased(there).acquire("a", 10.0), RetryLater),
     ("dynamodb", "PutItem"): asking(lambda there: leased(there).acquire("a", 10.0), RetryLater),
     ("dynamodb", "Query"): asking(lambda there: list(leased(there).lines("m", segment=0, place=0)), RetryLater),
@@ -414,8 +414,8 @@ RUNS: dict[tuple[str, str], Callable[[Aws], list[str]]] = {
     ("service-quotas", "ListServiceQuotas"): quoting,
     ("sqs", "ChangeMessageVisibilityBatch"): closing,
     ("sqs", "DeleteMessageBatch"): acknowledging,
-    ("sqs", "GetQueueAttributes"): lambda there: [read_alerts(there, "shop").unknown],
-    ("sqs", "GetQueueUrl"): lambda there: [read_alerts(there, "shop").unknown],
+    ("sqs", "GetQueueAttributes"): lambda there: [read_alerts(there, "shop", at=0.0).unknown],
+    ("sqs", "GetQueueUrl"): lambda there: [read_alerts(there, "shop", at=0.0).unknown],
     ("sqs", "ReceiveMessage"): polling,
     ("sqs", "SendMessage"): passing_on,
     ("ssm", "GetParameter"): looking_outside,

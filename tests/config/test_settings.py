@@ -254,19 +254,10 @@ def test_where_the_cache_lives(environment, expected):
     assert cache_dir(environment) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
-        ("rollout: {alarms: {webhook: 'https://hooks.example.com/hunter2'}}", "rollout.alarms.webhook"),
-        ("service: {webhook_variable: 'https://hooks.example.com/hunter2'}", "service.webhook_variable"),
-    ],
-)
-def test_a_secret_in_the_place_of_its_name_is_refused_and_not_repeated(
-    tmp_path: Path, text: str, key: str
-) -> None:
+def test_a_secret_in_the_place_of_its_name_is_refused_and_not_repeated(tmp_path: Path) -> None:
     config = tmp_path / "mark.yaml"
-    config.write_text(text)
-    with pytest.raises(Misconfigured, match=f"{key} should read like") as caught:
+    config.write_text("rollout: {alarms: {webhook: 'https://hooks.example.com/hunter2'}}")
+    with pytest.raises(Misconfigured, match=r"rollout\.alarms\.webhook should read like") as caught:
         load_settings(config, {})
     assert "hunter2" not in str(caught.value)
 

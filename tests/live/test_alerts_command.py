@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +9,9 @@ import pytest
 from mark.aws.functions.webhook import post_test
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.live.commands import alerts as command
 from mark.live.commands.alerts import try_webhook
 from tests.aws.builders import aws
 from tests.live.test_try_service import Functions
-from tests.webhook_receiver import receiver
-
-HERE = Settings.model_validate({"service": {"name": "shop", "webhook_variable": "SHOP_WEBHOOK"}})
 
 
 def through(answer: Any, monkeypatch: pytest.MonkeyPatch, *, failed: bool = False) -> Functions:
@@ -41,21 +36,6 @@ def test_its_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         through({"errorMessage": "Unable to import"}, monkeypatch, failed=True)
 
 
-def test_a_service_here_is_posted_for_from_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("MARK_STATE", str(tmp_path))
-    with receiver(tmp_path) as there:
-        monkeypatch.setattr(command, "process_environment", lambda: {"SHOP_WEBHOOK": there.url})
-        monkeypatch.setenv("SSL_CERT_FILE", str(there.authority))
-        try_webhook(HERE, as_json=False)
-        assert there.texts == ["NOTICE test: alarms of MArk are posted here. Nothing is wrong."]
-    said = capsys.readouterr()
-    assert "the webhook took a message from this machine" in said.out
-    assert "hunter2" not in said.out + said.err
-
-
-def test_without_a_webhook_the_settings_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MARK_STATE", str(tmp_path))
-    with pytest.raises(Misconfigured, match=r"service\.webhook_variable .* or rollout\.alarms\.webhook"):
+def test_without_a_webhook_the_setting_is_named() -> None:
+    with pytest.raises(Misconfigured, match=r"set rollout\.alarms\.webhook"):
         try_webhook(Settings.model_validate({"service": {"name": "shop"}}), as_json=False)

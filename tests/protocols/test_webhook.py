@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.protocols.alert_messages import TEST, slack_body
-from mark.protocols.webhook_post import check_webhook_url, post
+from mark.protocols.webhook_post import post, url_parts
 from tests.webhook_receiver import SECRET_PATH, Receiver, receiver
 
 
@@ -133,14 +133,14 @@ def test_who_is_not_there_is_said_without_a_name() -> None:
 )
 def test_an_address_that_is_none_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(Misconfigured, match="must read https://HOST/PATH") as caught:
-        check_webhook_url(url)
+        url_parts(url)
     assert "hunter2" not in told(caught.value)
 
 
 @given(st.text())
 def test_an_address_that_is_taken_cannot_break_out_of_the_request(text: str) -> None:
     with suppress(Misconfigured):
-        check_webhook_url(f"https://hooks.example.com/{text}")
+        url_parts(f"https://hooks.example.com/{text}")
         assert text.isascii()
         assert not any(character.isspace() or not character.isprintable() for character in text)
 

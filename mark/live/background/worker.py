@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mark.aws.session import Aws
-from mark.live.background.alerts import AlertWatch, Post
+from mark.live.background.alerts import AlertWatch
 from mark.live.background.archive import Archivist
 from mark.live.background.beat import Beat
 from mark.live.background.failures import BackgroundFailures
@@ -29,12 +29,12 @@ class PeriodicTask(Protocol):
         """Do what is due. RetryLater where the store is unreachable."""
 
 
-def all_tasks(store: ServiceStore, aws: Aws, post: Post | None = None) -> tuple[PeriodicTask, ...]:
-    """The tasks of a live service. `post` takes messages of alarms to a webhook."""
+def all_tasks(store: ServiceStore, aws: Aws) -> tuple[PeriodicTask, ...]:
+    """The tasks of a live service."""
     clock = ServiceClock(store)
     return (
         Beat(store=store, aws=aws, clock=clock),
-        AlertWatch(store=store, aws=aws, clock=clock, post=post),
+        AlertWatch(store=store, aws=aws, clock=clock),
         Archivist(store=store, aws=aws, clock=clock),
         Housekeeper(store=store, clock=clock),
     )

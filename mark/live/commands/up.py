@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from mark.config.service import Mode, ServiceSettings
-from mark.config.settings import Settings, process_environment
+from mark.config.settings import Settings
 from mark.config.telemetry import telemetry_of
 from mark.domain.errors import Misconfigured
 from mark.live.backend_specs import check_loads
-from mark.live.background.webhook_address import webhook_of
 from mark.live.commands.down import end
 from mark.live.commands.rollout import edited_models
 from mark.live.forecasting.forecaster_training import Task, note_learned
@@ -88,7 +87,6 @@ def start(settings: Settings, *, hold: bool, yes: bool) -> tuple[Running, subpro
     if not is_loopback(own.host) and own.tls_certificate is None:
         note(f"the gateway on {own.host} serves plain HTTP; service.tls_certificate makes it HTTPS")
     bearer_token(own)
-    webhook_of(own, process_environment())
     server_tls(own.tls_certificate, own.tls_key)
     grpc_listener(own.host, own.grpc_port, own.tls_certificate, own.tls_key)
     collector_headers(settings.telemetry)

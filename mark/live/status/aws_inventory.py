@@ -17,7 +17,6 @@ from mark.catalog.load import PriceSnapshot
 from mark.config.prices import chosen_prices
 from mark.config.settings import Settings
 from mark.domain.figures import plural
-from mark.live.background.alerts import alerts_status
 from mark.live.service_session import service_aws
 from mark.report.live.formatting import alert_banners
 from mark.report.tables import Column, make_table
@@ -31,7 +30,7 @@ def show_standing(settings: Settings, *, as_json: bool) -> None:
     aws = service_aws(settings, "doctor")
     try:
         rows = list_inventory(aws, settings.service.name)
-        alerts = alerts_status(read_alerts(aws, settings.service.name), at=time.time())
+        alerts = read_alerts(aws, settings.service.name, at=time.time())
         paused = read_pause(aws, settings.service.name)
     finally:
         aws.close()

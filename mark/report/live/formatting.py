@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from mark.domain.alerts import AlertsStatus
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.load.traffic import FailureKind
 from mark.domain.models.versions import shown
@@ -26,7 +27,7 @@ from mark.report.live.service_status import (
     TenantStatus,
 )
 from mark.report.mail.formatting import format_stretch
-from mark.store.published_status import AlertsStatus, AssumedLoad, ForecasterStatus
+from mark.store.published_status import AssumedLoad, ForecasterStatus
 
 SILENT_AFTER_S = 180.0
 """Three ticks of service time: the fleet is then no longer steered."""
@@ -491,9 +492,6 @@ def alert_banners(alerts: AlertsStatus) -> list[Banner]:
     found += [Banner(text=f"The alarm {one.name} rings: {one.reason}", bad=True) for one in ringing]
     if alerts.dead_letters is None and alerts.ringing is None:
         found.append(Banner(text=f"AWS does not report which alarms ring: {alerts.unknown}", bad=False))
-    if alerts.post_failed:
-        text = f"Alarms are not posted to the webhook, and are tried again: {alerts.post_failed}"
-        found.append(Banner(text=text, bad=False))
     return found
 
 

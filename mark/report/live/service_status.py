@@ -14,10 +14,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mark.accounting.hourly_spend import HourSpend
+from mark.domain.alerts import AlertsStatus
 from mark.domain.fleet.instances import Role
 from mark.domain.load.traffic import FailureKind
 from mark.store.published_status import (
-    AlertsStatus,
     ArchiveStatus,
     AssumedLoad,
     BudgetStatus,

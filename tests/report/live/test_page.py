@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.hourly_spend import HourSpend
+from mark.domain.alerts import AlarmStatus, AlertsStatus
 from mark.domain.load.traffic import FailureKind
 from mark.report.live.chart import Stretch, load_chart, rate_ticks, time_ticks
 from mark.report.live.formatting import (
@@ -36,8 +37,6 @@ from mark.report.live.service_status import (
 )
 from mark.report.live.status_page import LivePage
 from mark.store.published_status import (
-    AlarmStatus,
-    AlertsStatus,
     ArchiveStatus,
     BudgetStatus,
     ComparedCost,

@@ -16,15 +16,14 @@ from functools import partial
 from typing import Protocol
 
 from mark.aws.outside_pause import read_pause
-from mark.config.settings import Settings, process_environment
+from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.domain.fleet.host_spec import SHARED
 from mark.domain.fleet.lease import Lease, LeaseLost
 from mark.live.aws_clients import aws_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
-from mark.live.background.webhook_address import webhook_of
-from mark.live.background.worker import all_tasks, start_background_worker
+from mark.live.background.worker import start_background_worker
 from mark.live.control.drivers.driver_factory import DriverFactory, ModelForecasters
 from mark.live.control.entry import front_of
 from mark.live.control.leadership.clients_copy import keep_clients_copied
@@ -125,7 +124,6 @@ class Leader:
             holder=self._holder,
             stop=stop,
             failures=self._failures,
-            tasks=partial(all_tasks, post=webhook_of(self._settings.service, process_environment())),
         )
         self._outside.poll()  # before the lease is held: AWS may take long to answer
         threading.Thread(target=self._outside.run, args=(stop,), daemon=True).start()
