@@ -20,7 +20,7 @@ MODEL_PARTS = (
 )
 """Kinds of keys of each model."""
 MODEL_DOCUMENTS = (
-    "model", "tallies", "load", "replays", "shadow", "sharing", "trained", "trained-on", "rollout-command",
+    "model", "tallies", "load", "replays", "shadow", "trained", "trained-on", "rollout-command",
 )  # fmt: skip
 """Status documents that are one model's."""
 

@@ -19,7 +19,6 @@ from mark.domain.billing.costs import LedgerRecord
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet.member import Peer
 from mark.domain.load.traffic import ModelTraffic
 from mark.service_spec import ServiceSpec
 from mark.store.keys import MODEL_DOCUMENTS
@@ -66,10 +65,6 @@ class Snapshot:
     def ledger(self, model: str) -> LedgerRecord:
         """Record of a model's instances."""
         return self.models[model].ledger
-
-    def gateways(self) -> Sequence[Peer]:
-        """None: a snapshot is no service that runs."""
-        return ()
 
     def journal_segments(self, model: str) -> Sequence[int]:
         """The numbers of the journal's segments that were taken."""

@@ -15,7 +15,6 @@ import pytest
 from mark.accounting.budget import MonthSpend
 from mark.domain.errors import Misconfigured
 from mark.report.cost.cost_report import Answers, CostReport, report_document, spend_by_day, spend_by_item
-from mark.report.cost.sharing import SharingCost
 from mark.report.formatting import MISSING, rate_words
 from mark.report.mail.message import Mail, mime, render, standalone
 from mark.report.mail.text import mail_text
@@ -338,28 +337,6 @@ def test_a_forecaster_is_named_shortly_in_the_table_and_what_it_lacks_above() ->
     assert any(re.match(r"inception-v3 +mixture +1,440", row) for row in rows)
     assert f"mixture: {said}." in " ".join(mail.text.split())
     assert max(map(len, rows)) < 100
-
-
-def test_what_sharing_a_pool_among_gateways_costs_is_a_sentence() -> None:
-    found = SharingCost(
-        gateways=2,
-        pool=(("g4dn.xlarge:on-demand", 1), ("r5n.large:on-demand", 2)),
-        sizes="measured",
-        queries=5000,
-        one_queue_qps=20.0,
-        shared_qps=13.0,
-    )
-    shared = cost_report(replace(model_report(), sharing=found))
-    text = " ".join(text_of(shared).split())
-    assert "2 gateways share 1 g4dn.xlarge:on-demand, 2 r5n.large:on-demand" in text
-    assert "13 requests/s within the objective, where one queue for all would serve 20 (-35 %)" in text
-    (model,) = report_document(shared)["models"]  # type: ignore[misc]
-    assert model["sharing"]["lost"] == pytest.approx(0.35)
-    assert model["sharing"]["pool"] == {"g4dn.xlarge:on-demand": 1, "r5n.large:on-demand": 2}
-    assert "SHARED BY GATEWAYS" not in text_of(cost_report(model_report()))
-    idle = replace(found, one_queue_qps=0.0, shared_qps=0.0)
-    text = " ".join(text_of(cost_report(replace(model_report(), sharing=idle))).split())
-    assert "one queue for all would serve 0. By replay" in text
 
 
 def test_the_mail_draws_the_hours_and_the_forecast_where_there_are_any(mails) -> None:

@@ -24,7 +24,6 @@ from mark.domain.billing.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet.host_spec import SHARED
-from mark.domain.fleet.member import Peer
 from mark.domain.load.traffic import ModelTraffic
 from mark.live.archived_load import archived_segments, segment_lines
 from mark.live.models import make_live_models, service_spec
@@ -82,10 +81,6 @@ class ArchivedService:
     def ledger(self, model: str) -> LedgerRecord:
         """Record of a model's instances."""
         return self._figures[model].ledger
-
-    def gateways(self) -> Sequence[Peer]:
-        """None: what was kept runs no more."""
-        return ()
 
     def journal_segments(self, model: str) -> Sequence[int]:
         """Numbers of the files of its journal."""

@@ -17,13 +17,11 @@ from mark.config.settings import Settings
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
-from mark.live.cost_report.sharing import replay_sharing
 from mark.live.replay_from_journal import Journalled, demand_trace, service_journal, with_counted_events
 from mark.offline.experiments import make_experiment, warm_engine
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import Period
 from mark.report.cost.replays import LATE_S, ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
-from mark.report.cost.sharing import keep_sharing_cost, sharing_cost
 from mark.report.terminal import Report, note
 from mark.service_spec import ServedModel
 from mark.simulator.experiment import Experiment
@@ -66,26 +64,10 @@ def replay_days(
             continue
         # what an observing service's own policy would have cost is known by replay alone: Lambda is part of it
         chosen = tuple(dict.fromkeys((own.policies[0], *policies) if spec.observed else policies))
-        _keep_sharing(store, served, own)
         trace = demand_trace(journalled, own.seed)
         subject = _Subject(served=served, settings=own, trace=trace, policies=chosen, owned=owned)
         found[served.name] = _model_days(store, subject, journalled, period, report)
     return found
-
-
-def _keep_sharing(store: ArchiveReader, served: ServedModel, settings: Settings) -> None:
-    """Replay what sharing the model's pool among the gateways costs, where they share one now."""
-    if served.central is None or len(store.gateways()) < 2:
-        if sharing_cost(store, served.name) is not None:
-            keep_sharing_cost(store, served.name, None)
-        return
-    try:
-        sharing = replay_sharing(store, served, settings)
-    except MarkError as error:
-        note(f"{served.name}: what its gateways' sharing costs is not replayed: {error}")
-        return
-    if sharing is not None:
-        keep_sharing_cost(store, served.name, sharing)
 
 
 def _model_days(

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from mark.domain.billing.costs import LedgerRecord
 from mark.domain.clock import ClockAnchor
-from mark.domain.fleet.member import Peer
 from mark.domain.load.traffic import ModelTraffic
 from mark.service_spec import ServiceSpec
 
@@ -29,10 +28,6 @@ class ArchiveReader(Protocol):
 
     def ledger(self, model: str) -> LedgerRecord:
         """Record of a model's instances, as far as it is kept."""
-        ...
-
-    def gateways(self) -> Sequence[Peer]:
-        """Gateways that are up; none where nothing runs any more."""
         ...
 
     def journal_segments(self, model: str) -> Sequence[int]:

@@ -20,7 +20,6 @@ from mark.dispatch.objective import attainment, burn_rate
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.load.traffic import AnswerTotals
 from mark.domain.models.objective import Slo
-from mark.report.cost.sharing import SharingCost
 from mark.report.formatting import cost_document, finite
 from mark.store.published_status import LoadSeries
 
@@ -215,8 +214,6 @@ class ModelReport:
     versions: tuple[VersionBill, ...] = ()
     #: Load and accuracy by interval, as far back as the journal; empty for a model without variants.
     accuracy: tuple[AccuracyInterval, ...] = ()
-    #: What sharing its agents among the gateways costs; None without a central queue, or with one gateway.
-    sharing: SharingCost | None = None
     #: None where the service forecasts nothing at the report's end.
     ahead: LoadAhead | None = None
     #: Constant load, requests/s, from which it would pay by itself against Lambda alone, all of the overhead
@@ -398,7 +395,6 @@ def _model_document(model: ModelReport) -> dict[str, object]:
             {**asdict(one), "cost_usd": one.cost_usd, "usd_per_million": one.usd_per_million}
             for one in model.versions
         ],
-        "sharing": None if model.sharing is None else sharing_document(model.sharing),
         "accuracy": [
             {
                 "since": item.since,
@@ -419,11 +415,6 @@ def _model_document(model: ModelReport) -> dict[str, object]:
         "journal_since": model.journal_since,
         "break_even_rps": model.break_even_rps,
     }
-
-
-def sharing_document(sharing: SharingCost) -> dict[str, object]:
-    """Cost of sharing a pool among gateways."""
-    return {**asdict(sharing), "pool": dict(sharing.pool), "lost": sharing.lost}
 
 
 def _lines_document(lines: Iterable[DayLine]) -> list[dict[str, object]]:

@@ -71,7 +71,6 @@ from mark.report.cost.cost_report import (
     spend_by_day,
 )
 from mark.report.cost.replays import LATE_S, ReplayedDay, replayed_days
-from mark.report.cost.sharing import SharingCost, sharing_cost
 from mark.report.mail.formatting import money_of
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.store.published_status import COMMITMENTS, MODEL, LoadSeries, PublishedModel
@@ -108,7 +107,6 @@ class _Read:
     facts: JournalFacts
     unpriced: tuple[str, ...]
     missing: Sequence[str]
-    sharing: SharingCost | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +225,6 @@ def _read(store: ArchiveReader, spec: ServiceSpec, served: ServedModel, period: 
         facts=journal_facts(journal, period.since, period.until),
         unpriced=unpriced(served, ledger.usage(period.until).usages),
         missing=missing,
-        sharing=None if served.central is None else sharing_cost(store, served.name),
     )
 
 
@@ -303,7 +300,6 @@ def _model(
         ),
         journal_since=facts.since,
         accuracy=accuracy_over_load(facts.accuracy),
-        sharing=read.sharing,
         break_even_rps=_break_even_rps(read),
         shared_usd=shared_usd,
     )

@@ -97,7 +97,6 @@ def mail_view(report: CostReport) -> MailView:
         _clients(report, money),
         *_versions(report, money),
         _fleet(report),
-        *_sharing(report),
         *_ahead(report),
         _forecasts(report),
         *_decisions(report),
@@ -472,23 +471,6 @@ def _fleet(report: CostReport) -> Section | None:
     )
     columns = ("Model", "Interruptions", "Launched", "Refused", "Utilisation", "Idle")
     return Section(title="Fleet", table=Table(columns=columns, rows=rows))
-
-
-def _sharing(report: CostReport) -> Iterable[Section]:
-    """One part a model whose gateways share a pool: what one queue for all of it would serve."""
-    for model in report.models:
-        found = model.sharing
-        if found is None:
-            continue
-        pool = ", ".join(f"{count} {name}" for name, count in found.pool)
-        changed = "" if found.lost is None else f" ({-100 * found.lost:+.0f} %)"
-        rates = f"{found.shared_qps:,.4g} requests/s within the objective, where one queue for all would serve"
-        text = (
-            f"{found.gateways} gateways share {pool}: with a queue each they serve {rates} "
-            f"{found.one_queue_qps:,.4g}{changed}. By replay of {found.queries:,} requests, sizes {found.sizes}. "
-            "Where one gateway carries the load, run one (service.gateways: 1)."
-        )
-        yield Section(title=f"{_of(report, model)}Shared by gateways", text=(text,))
 
 
 def _forecasts(report: CostReport) -> Section | None:
