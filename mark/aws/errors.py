@@ -1,7 +1,7 @@
 """AWS's errors as ours: what each code means to the caller (see mark/domain/errors.py), and what mends it.
 
 No code means PlanInfeasible: that is the planner's word. A code that no table has is judged by its HTTP status
-(429 and 5xx pass, the rest is a mistake of ours), and is an error in the log once a call.
+(429 and 5xx pass, the rest is a mistake of ours).
 """
 
 from __future__ import annotations
@@ -47,11 +47,6 @@ FAMILIES: MappingProxyType[str, type[MarkError]] = MappingProxyType(
     | dict.fromkeys((*codes.MISCONFIGURED, *codes.UNAUTHORIZED), Misconfigured)
 )
 """AWS's error code -> the family it belongs to."""
-
-
-def is_known(code: str) -> bool:
-    """True for a code that a table has. S3 answers a HEAD by its status alone."""
-    return code in FAMILIES or code.startswith(codes.MISTAKES) or code.isdigit()
 
 
 def family_of(code: str, status: int = 0) -> type[MarkError]:
@@ -109,18 +104,6 @@ def remedy(code: str, message: str = "") -> str:
     return _REMEDIES.get(code) or _BY_CAUSE[cause_of(code)]
 
 
-@lru_cache(maxsize=1024)
-def report_unknown(call: str, code: str) -> None:
-    """Log a code that no table has, once for each call: nothing is passed over because nobody knew it."""
-    if code and not is_known(code):
-        _log.error(
-            "%s answered with %r, a code that this program does not know; report it, and look it up in the API "
-            "reference",
-            call,
-            code,
-        )
-
-
 def code_of(error: BaseException) -> str:
     """AWS's code behind a translated error, or the name of the failure that never reached AWS."""
     cause = error.__cause__
@@ -135,7 +118,6 @@ def as_mark_error(error: ClientError | BotoCoreError) -> MarkError:
         details = error.response["Error"]
         code = str(details.get("Code", ""))
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        report_unknown(error.operation_name, code)
         line = f"{error.operation_name}: {code}: {details.get('Message', 'no message')}"
         return family_of(code, status)(line)
     if isinstance(error, ConnectionError | HTTPClientError | IncompleteReadError):

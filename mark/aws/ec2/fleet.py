@@ -39,7 +39,7 @@ from mark.aws.ec2.stuck_instances import StuckInstances
 from mark.aws.ec2.tags import MODEL, RUN, SERVICE, TOKEN
 from mark.aws.ec2.transitions import Transitions
 from mark.aws.ec2.troubles import Troubles
-from mark.aws.errors import cause_of, code_of, family_of, refused_is_later, remedy, report_unknown, translated
+from mark.aws.errors import cause_of, code_of, family_of, refused_is_later, remedy, translated
 from mark.aws.inbox import Arrived, EventInbox
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
@@ -435,8 +435,6 @@ class Ec2Cloud:
         self._unproven |= rows
         self._transitions.launched(rows)
         self._guard.launched(rows)
-        for said in reply.get("Errors", []):
-            report_unknown("CreateFleet", said.get("ErrorCode", ""))
         self._facts += [] if is_empty else shortfall(self._setup, order, reply, now)
         for mistake in _mistakes(reply):
             _log.error(
