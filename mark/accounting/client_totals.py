@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mark.dispatch.objective import attainment
 from mark.domain.load.traffic import CLIENT_COUNTS, ClientTraffic
 
 
@@ -26,6 +27,32 @@ class ClientTotals:
     failed: float = 0.0
     limited: float = 0.0
     items: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientAnswers:
+    """One client's requests of a model, in whole, and its part of the cost of serving it."""
+
+    #: Its name; `(token)` for requests with the service's own token.
+    client: str
+    #: All but those that were wrong in themselves.
+    requests: int = 0
+    #: Requests that were answered.
+    answered: int = 0
+    #: Those that were answered too late.
+    late: int = 0
+    #: Requests refused for lack of capacity.
+    shed: int = 0
+    #: Requests that failed.
+    failed: int = 0
+    #: Requests refused by the client's own limits; they do not count as missed.
+    limited: int = 0
+    #: Items of the requests that were answered.
+    items: int = 0
+    #: Share answered in time of what its limits admitted; None while nothing is finished.
+    attained: float | None = None
+    #: Its part of what serving the model cost, by the items that were answered, USD.
+    cost_usd: float = 0.0
 
 
 def totals_of(clients: Iterable[ClientTraffic]) -> dict[str, ClientTotals]:
@@ -83,3 +110,20 @@ def costs_by_client(clients: Sequence[ClientTraffic], *, serving_usd: float, ans
         return dict.fromkeys((one.client for one in clients), 0.0)
     usd = serving_usd * min(1.0, theirs / max(1, answered))
     return {one.client: usd * one.items / items for one in clients}
+
+
+def answers_by_client(
+    clients: Sequence[ClientTraffic], *, serving_usd: float, answered: int
+) -> tuple[ClientAnswers, ...]:
+    """Requests, attainment and cost by client; the rest as in `costs_by_client`."""
+    usd = costs_by_client(clients, serving_usd=serving_usd, answered=answered)
+    return tuple(
+        ClientAnswers(
+            client=one.client,
+            requests=one.requests,
+            **{name: getattr(one, name) for name in CLIENT_COUNTS},
+            attained=attainment(one.missed, one.finished),
+            cost_usd=usd[one.client],
+        )
+        for one in clients
+    )

@@ -294,6 +294,10 @@ class RestartStatus:
     #: When the last one was; None without any.
     at: float | None = None
 
+    def after(self, status: int, why: str, at: float) -> RestartStatus:
+        """One more."""
+        return RestartStatus(count=self.count + 1, status=status, why=why, at=at)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostAccount:

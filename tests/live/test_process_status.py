@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mark.domain.clock import ClockAnchor
-from mark.live.local.children import Restarts
 from mark.live.local.process_watch import ProcessStatus
 from mark.store.published_status import PROCESSES, ProcessesStatus, RestartStatus
 
@@ -37,7 +36,10 @@ class Store:
 def test_instants_are_the_services_and_what_has_not_changed_is_told_once() -> None:
     store: Any = Store()
     told, now = ProcessStatus(), time.monotonic()
-    restarts = {"gateway-0": Restarts(), "aws": Restarts(count=2, status=-9, why="silent for 15 s", at=now)}
+    restarts = {
+        "gateway-0": RestartStatus(),
+        "aws": RestartStatus(count=2, status=-9, why="silent for 15 s", at=now),
+    }
     upkeep: Any = SimpleNamespace(missing_since=now, why="away")
     for _ in range(2):
         told.publish(store, restarts, down=["gateway-0", "aws"], upkeep=upkeep, wall_jump_s=-30.0)

@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mark.store.published_status import RestartStatus
+
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
@@ -28,23 +30,6 @@ HEARTBEAT_TIMEOUT_S = 15.0
 """A child without a heartbeat for so long is replaced: imports and large bodies stall one for a few seconds."""
 GAP_S = 5.0
 """A supervisor that did not look for longer was stopped or busy itself, and judges nobody by that time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restarts:
-    """Ends of one process that nobody asked for: how many, and the last one's exit status, cause and time.
-
-    `status`: negative for a signal's number. `at`: the machine's monotonic clock, seconds.
-    """
-
-    count: int = 0
-    status: int | None = None
-    why: str = ""
-    at: float = 0.0
-
-    def after(self, status: int, why: str, at: float) -> Restarts:
-        """One more."""
-        return Restarts(count=self.count + 1, status=status, why=why, at=at)
 
 
 @dataclass(slots=True)
@@ -59,7 +44,7 @@ class _Child:
     pause_s: float = FIRST_PAUSE_S
     again_at: float | None = None
     timed_out: bool = False
-    restarts: Restarts = field(default_factory=Restarts)
+    restarts: RestartStatus = field(default_factory=RestartStatus)
 
 
 @dataclass(slots=True)
@@ -81,7 +66,7 @@ class Children:
         """Their process numbers."""
         return {child.name: child.process.pid for child in self._all.values()}
 
-    def restarts(self) -> dict[str, Restarts]:
+    def restarts(self) -> dict[str, RestartStatus]:
         """Unexpected ends by process."""
         return {child.name: child.restarts for child in self._all.values()}
 

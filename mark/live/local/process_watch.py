@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from mark.domain.errors import MarkError, RetryLater
 from mark.live.local.account_upkeep import AccountUpkeep
-from mark.live.local.children import HEARTBEAT_TIMEOUT_S, Restarts
+from mark.live.local.children import HEARTBEAT_TIMEOUT_S
 from mark.live.local.run_dir import facts_of
 from mark.steady_time import steady_time
 from mark.store.embedded import EmbeddedRedis
@@ -34,7 +34,7 @@ class StoreKeeper:
         self._pause_s, self._again_at = RETRY_S, 0.0
         self._stopped_since: float | None = None
         self._counted = False
-        self.restarts = Restarts()
+        self.restarts = RestartStatus()
 
     @property
     def url(self) -> str:
@@ -112,7 +112,7 @@ class ProcessStatus:
     def publish(
         self,
         store: ServiceStore,
-        restarts: Mapping[str, Restarts],
+        restarts: Mapping[str, RestartStatus],
         *,
         down: Sequence[str],
         upkeep: AccountUpkeep,
@@ -122,12 +122,7 @@ class ProcessStatus:
         now = time.monotonic()
         since = upkeep.missing_since
         seen = ProcessesStatus(  # instants of the monotonic clock: the service's moves against it
-            restarts={
-                name: RestartStatus(
-                    count=one.count, status=one.status, why=one.why, at=one.at if one.count else None
-                )
-                for name, one in sorted(restarts.items())
-            },
+            restarts=dict(sorted(restarts.items())),
             down=tuple(sorted(down)),
             account=None if since is None else LostAccount(since=since, why=upkeep.why),
             clock_set_by_s=wall_jump_s,

@@ -16,10 +16,9 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet.instances import Role
 from mark.domain.fleet.member import MemberState
-from mark.live.local.children import Restarts
 from mark.live.local.emulator_client import EmulatedControls, EmulatedInstance
 from mark.service_spec import ServedModel
-from mark.store.published_status import BUDGET, HOSTS, MODEL, PublishedHosts, PublishedModel
+from mark.store.published_status import BUDGET, HOSTS, MODEL, PublishedHosts, PublishedModel, RestartStatus
 from mark.store.service import ServiceStore
 
 MOST_STARTS = 3
@@ -93,7 +92,7 @@ def _there(model: ModelStart) -> str:
     return f"instances: {instances}; agents: {agents}"
 
 
-def check_children(restarts: Mapping[str, Restarts], logs: Path) -> None:
+def check_children(restarts: Mapping[str, RestartStatus], logs: Path) -> None:
     """Misconfigured where a process has ended too often to come up."""
     for name, ends in restarts.items():
         if ends.count >= MOST_STARTS:
@@ -109,7 +108,7 @@ def check_models(models: Sequence[ModelStart]) -> None:
             raise Misconfigured(reason)
 
 
-def findings(models: Sequence[ModelStart], restarts: Mapping[str, Restarts], logs: Path) -> list[str]:
+def findings(models: Sequence[ModelStart], restarts: Mapping[str, RestartStatus], logs: Path) -> list[str]:
     """Lines that plans, instances and logs give to a start that failed."""
     lines = [line for model in models for line in start_lines(model)]
     for row in (row for model in models for row in model.instances if row.get("starts", 0) > 1):

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from mark.accounting.client_totals import costs_by_client
+from mark.accounting.client_totals import answers_by_client
 from mark.accounting.compaction import rolled_up
 from mark.accounting.daily_costs import own_lines, standing_lines
 from mark.accounting.ledger import (
@@ -51,7 +51,6 @@ from mark.report.live.overview import make_overview, says_mean
 from mark.report.live.service_status import (
     AnswerCounts,
     ArrivalRates,
-    ClientStatus,
     ControllerStatus,
     CounterfactualStatus,
     FleetStatus,
@@ -244,7 +243,9 @@ class LiveView:
             rejected=traffic.rejected,
             redispatched=traffic.redispatched,
             crossed=traffic.crossed,
-            clients=_clients(traffic, cost.serving + traffic.shared_usd),
+            clients=answers_by_client(
+                traffic.clients, serving_usd=cost.serving + traffic.shared_usd, answered=traffic.answered
+            ),
             lambda_=LambdaStatus(
                 answers=served.overflow is not None and not is_limited,
                 in_flight=traffic.lambda_in_flight,
@@ -526,25 +527,6 @@ def _objective(served: ServedModel, traffic: ModelTraffic, attained_lately: floa
         attained_lately=attained_lately,
         accuracy=traffic.accuracy,
         accuracy_now=traffic.recent_accuracy,
-    )
-
-
-def _clients(traffic: ModelTraffic, serving_usd: float) -> tuple[ClientStatus, ...]:
-    """Requests, attainment and cost by client."""
-    usd = costs_by_client(traffic.clients, serving_usd=serving_usd, answered=traffic.answered)
-    return tuple(
-        ClientStatus(
-            client=one.client,
-            requests=one.requests,
-            answered=one.answered,
-            late=one.late,
-            shed=one.shed,
-            failed=one.failed,
-            limited=one.limited,
-            attained=attainment(one.missed, one.finished),
-            cost_usd=usd[one.client],
-        )
-        for one in traffic.clients
     )
 
 

@@ -13,6 +13,7 @@ from datetime import date
 from typing import Any
 
 from mark.accounting.budget import MonthSpend
+from mark.accounting.client_totals import ClientAnswers
 from mark.accounting.hourly_spend import HourSpend
 from mark.accounting.journal_stats import AccuracyInterval
 from mark.catalog.billing import cost_of
@@ -59,23 +60,6 @@ class Answers(AnswerTotals):
     def burn(self, target: float) -> float | None:
         """Share of the misses that `target` allows that were used: above 1 the objective was not kept."""
         return burn_rate(self.missed, self.finished, target)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientAnswers:
-    """One client's requests of a model, and its part of the cost of serving (`accounting.client_totals`)."""
-
-    client: str
-    requests: int
-    answered: int
-    late: int
-    shed: int
-    failed: int
-    #: Refused by the client's own limits, which counts as no miss.
-    limited: int
-    items: int
-    attained: float | None
-    cost_usd: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from functools import partial
 
 from mark.accounting.budget import month_spend
-from mark.accounting.client_totals import costs_by_client, grown
+from mark.accounting.client_totals import ClientAnswers, answers_by_client, grown
 from mark.accounting.daily_costs import DayCost, days_between, model_days, shared_days
 from mark.accounting.hourly_spend import HourSpend, bill_at, hour_edges, spend_by_hour
 from mark.accounting.hourly_totals import (
@@ -58,7 +58,6 @@ from mark.report.cost.cost_report import (
     Answers,
     Baseline,
     Capacity,
-    ClientAnswers,
     CostReport,
     DayAnswers,
     DayLine,
@@ -331,22 +330,7 @@ def _clients(
 ) -> tuple[ClientAnswers, ...]:
     """Requests, attainment and cost by client."""
     came = grown(clients_at(marks, period.since), clients_at(marks, period.until))
-    usd = costs_by_client(came, serving_usd=serving_usd, answered=answers.answered)
-    return tuple(
-        ClientAnswers(
-            client=one.client,
-            requests=one.requests,
-            answered=one.answered,
-            late=one.late,
-            shed=one.shed,
-            failed=one.failed,
-            limited=one.limited,
-            items=one.items,
-            attained=attainment(one.missed, one.finished),
-            cost_usd=usd[one.client],
-        )
-        for one in came
-    )
+    return answers_by_client(came, serving_usd=serving_usd, answered=answers.answered)
 
 
 def _versions(ledger: ModelLedger, period: Period) -> tuple[VersionBill, ...]:

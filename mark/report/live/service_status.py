@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mark.accounting.client_totals import ClientAnswers
 from mark.accounting.hourly_spend import HourSpend
 from mark.domain.alerts import AlertsStatus
 from mark.domain.fleet.instances import Role
@@ -262,30 +263,6 @@ class HourlyStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientStatus:
-    """One client's requests of a model, since the service began."""
-
-    #: Its name; `(token)` for requests with the service's own token.
-    client: str
-    #: All but those that were wrong in themselves.
-    requests: int = 0
-    #: Requests that were answered.
-    answered: int = 0
-    #: Those that were answered too late.
-    late: int = 0
-    #: Requests refused for lack of capacity.
-    shed: int = 0
-    #: Requests that failed.
-    failed: int = 0
-    #: Requests refused by the client's own limits; they do not count as missed.
-    limited: int = 0
-    #: Share answered in time of what its limits admitted; None while nothing is finished.
-    attained: float | None = None
-    #: Its part of what serving the model cost, by the items that were answered, USD.
-    cost_usd: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayShare:
     """One gateway's share of the agents that take requests, where a model has a central queue."""
 
@@ -332,7 +309,7 @@ class ModelStatus:
     #: Requests that were sent again after a lost agent.
     redispatched: int = 0
     #: By client, where the service has clients.
-    clients: tuple[ClientStatus, ...] = ()
+    clients: tuple[ClientAnswers, ...] = ()
     #: Its Lambda function.
     lambda_: Annotated[LambdaStatus, Field(alias="lambda")] = field(default_factory=LambdaStatus)
     #: Its fleet, planned, requested and observed.

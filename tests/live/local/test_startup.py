@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mark.domain.errors import Misconfigured
-from mark.live.local.children import Restarts
 from mark.live.local.startup import (
     MOST_STARTS,
     ModelStart,
@@ -20,7 +19,7 @@ from mark.live.local.startup import (
     last_log_line,
     start_lines,
 )
-from mark.store.published_status import PlanStatus, PublishedModel
+from mark.store.published_status import PlanStatus, PublishedModel, RestartStatus
 
 REASON = "20 requests/s expected: nothing is worth its rent, 20 overflow more cheaply"
 
@@ -63,9 +62,9 @@ def test_the_first_hopeless_model_ends_the_start() -> None:
 
 
 def test_a_process_that_ends_again_and_again_ends_the_start(tmp_path: Path) -> None:
-    check_children({"controller-0": Restarts(count=MOST_STARTS - 1, status=1)}, tmp_path)
+    check_children({"controller-0": RestartStatus(count=MOST_STARTS - 1, status=1)}, tmp_path)
     with pytest.raises(Misconfigured, match="controller-0 ended 3 times while the service started"):
-        check_children({"controller-0": Restarts(count=MOST_STARTS, status=1)}, tmp_path)
+        check_children({"controller-0": RestartStatus(count=MOST_STARTS, status=1)}, tmp_path)
 
 
 def test_lines_hold_the_plan_its_reason_and_what_is_there() -> None:
@@ -86,7 +85,9 @@ def test_findings_hold_the_last_words_of_agents_and_processes_that_ended(tmp_pat
     later = {"level": "info", "message": "bye"}
     (tmp_path / "gateway-0.log").write_text("\n".join(map(json.dumps, (logged, later))))
     found = findings(
-        [model({"c5.large": 1}, instances=[instance(2)])], {"gateway-0": Restarts(count=1, status=1)}, tmp_path
+        [model({"c5.large": 1}, instances=[instance(2)])],
+        {"gateway-0": RestartStatus(count=1, status=1)},
+        tmp_path,
     )
     assert "the agent of i-1 logged last: ModuleNotFoundError: no x" in found
     assert "gateway-0 ended 1 times and logged last: could not go on; ValueError: bad" in found

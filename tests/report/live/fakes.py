@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from mark.accounting.client_totals import ClientAnswers
 from mark.domain.fleet.instances import Role
 from mark.domain.load.traffic import FailureKind
 from mark.report.live.overview import make_overview
 from mark.report.live.service_status import (
     AnswerCounts,
     ArrivalRates,
-    ClientStatus,
     ControllerStatus,
     FleetStatus,
     GatewayShare,
@@ -78,8 +78,8 @@ def busy_model(name: str = "inception-v3") -> ModelStatus:
         failures=(FailureKind(text="the model failed: ValueError: row 3", count=3, since=NOW - 600, at=NOW - 30),),
         rejected=4,
         clients=(
-            ClientStatus(client="(token)", requests=5, answered=5, attained=1.0, cost_usd=0.001),
-            ClientStatus(
+            ClientAnswers(client="(token)", requests=5, answered=5, attained=1.0, cost_usd=0.001),
+            ClientAnswers(
                 client="shop", requests=1_300, answered=1_200, late=6, limited=100, attained=0.995, cost_usd=0.25
             ),
         ),
