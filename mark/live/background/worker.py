@@ -5,17 +5,20 @@ A thread of its own that nobody waits for, with clients of its own: AWS may be a
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from mark.aws.session import Aws
-from mark.live.background.alerts import AlertWatch
+from mark.domain.fleet.orphan import BEAT_S
+from mark.live.background import alerts, housekeeping
 from mark.live.background.archive import Archivist
-from mark.live.background.beat import Beat
+from mark.live.background.beat import give_sign
 from mark.live.background.failures import BackgroundFailures
-from mark.live.background.housekeeping import Housekeeper
 from mark.live.clock import ServiceClock
+from mark.ports import Clock
 from mark.store.service import ServiceStore
 
 POLL_S = 1.0
@@ -29,14 +32,30 @@ class PeriodicTask(Protocol):
         """Do what is due. RetryLater where the store is unreachable."""
 
 
+class Each:
+    """Work that is done each `each_s` of the service's clock, and at the next poll again where it failed."""
+
+    def __init__(self, each_s: float, work: Callable[[float], None], clock: Clock) -> None:
+        """`work` is given service time."""
+        self._each_s, self._work, self._clock = each_s, work, clock
+        self._due_at = -math.inf
+
+    def poll(self) -> None:
+        """Do it where it is due. Errors as of the work."""
+        now = self._clock.now()
+        if now >= self._due_at:
+            self._work(now)
+            self._due_at = now + self._each_s
+
+
 def all_tasks(store: ServiceStore, aws: Aws) -> tuple[PeriodicTask, ...]:
     """The tasks of a live service."""
     clock = ServiceClock(store)
     return (
-        Beat(store=store, aws=aws, clock=clock),
-        AlertWatch(store=store, aws=aws, clock=clock),
+        Each(BEAT_S, partial(give_sign, store, aws), clock),
+        Each(alerts.EACH_S, partial(alerts.publish_alerts, store, aws), clock),
         Archivist(store=store, aws=aws, clock=clock),
-        Housekeeper(store=store, clock=clock),
+        Each(housekeeping.EACH_S, partial(housekeeping.keep_house, store), clock),
     )
 
 

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +33,8 @@ from mark.domain.fleet.instances import FleetView
 from mark.domain.fleet.orphan import BEAT_S
 from mark.live.archived_load import archived_load, archived_segments
 from mark.live.background.archive import AGAIN_S, OPEN_EACH_S, Archivist, may_drop
-from mark.live.background.beat import Beat
+from mark.live.background.beat import give_sign
+from mark.live.background.worker import Each
 from mark.live.control.drivers.driver import SEGMENT_BYTES, WAITING_BYTES, rotate_if_long
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
@@ -299,7 +301,7 @@ def test_a_snapshot_of_the_store_is_kept_where_a_report_is_made_of_it(kept: Kept
 
 
 def test_a_controller_that_acts_says_so_in_the_store_and_in_the_bucket(kept: Kept) -> None:
-    beat = Beat(store=kept.store, aws=kept.aws, clock=kept.clock)
+    beat = Each(BEAT_S, partial(give_sign, kept.store, kept.aws), kept.clock)
     RESOURCES.write(kept.store, PublishedResources(bucket="not-there"))
     with pytest.raises(MarkError, match="NoSuchBucket"):
         beat.poll()
