@@ -27,7 +27,8 @@ from mark.domain.fleet.host_spec import SHARED
 from mark.domain.load.traffic import ModelTraffic
 from mark.live.archived_load import archived_segments, segment_lines
 from mark.live.models import make_live_models, service_spec
-from mark.service_spec import ServedModel, ServiceSpec
+from mark.service_spec import ServedModel
+from mark.store.snapshot import Snapshot, StoredModel
 
 FIGURES = "figures.json.gz"
 REAL = ("billed", "gib_s", "shared_usd", "accuracy_sum")
@@ -50,53 +51,19 @@ class Figures:
     segments: tuple[Path, ...]
 
 
-class ArchivedService:
-    """A `mark.report.cost.archive_reader.ArchiveReader` of files; what is put into it is forgotten with it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedService(Snapshot):
+    """A service as of the last full hour that was kept. `files`: of each model's journal, oldest first."""
 
-    def __init__(self, spec: ServiceSpec, figures: Mapping[str, Figures]) -> None:
-        self._spec, self._figures = spec, figures
-        self._documents = {name: book for found in figures.values() for name, book in found.books.items()}
-
-    @property
-    def until(self) -> float:
-        """To when figures tell, seconds since the epoch."""
-        return max(found.marks[-1].at for found in self._figures.values())
-
-    def spec(self) -> ServiceSpec:
-        """The service as the settings describe it."""
-        return self._spec
-
-    def clock(self) -> ClockAnchor:
-        """The wall's: instants in the archive are the service's."""
-        return ClockAnchor()
-
-    def traffic(self, model: str) -> ModelTraffic:
-        """Totals at the last mark."""
-        totals = self._figures[model].marks[-1].totals
-        counts = {name: round(getattr(totals, name)) for name in COUNTS}
-        real = {name: getattr(totals, name) for name in REAL}
-        clients = self._figures[model].marks[-1].clients
-        return ModelTraffic(model=model, **counts, **real, clients=traffic_of(clients))
-
-    def ledger(self, model: str) -> LedgerRecord:
-        """Record of a model's instances."""
-        return self._figures[model].ledger
+    files: Mapping[str, tuple[Path, ...]]
 
     def journal_segments(self, model: str) -> Sequence[int]:
         """Numbers of the files of its journal."""
-        return range(len(self._figures[model].segments))
+        return range(len(self.files[model]))
 
     def journal_lines(self, model: str, segment: int | None = None) -> Iterator[bytes]:
         """The lines of one of them, the last one by default."""
-        return segment_lines(self._figures[model].segments[-1 if segment is None else segment])
-
-    def status(self, name: str) -> dict[str, Any] | None:
-        """Books that were kept, and what was put here."""
-        return self._documents.get(name)
-
-    def put_status(self, name: str, document: Mapping[str, Any]) -> None:
-        """Remember it as long as this lasts."""
-        self._documents[name] = dict(document)
+        return segment_lines(self.files[model][-1 if segment is None else segment])
 
 
 def open_archive(settings: Settings, folder: Path) -> ArchivedService:
@@ -106,7 +73,25 @@ def open_archive(settings: Settings, folder: Path) -> ArchivedService:
     shares = spec.shares and any(_model_of(path) == SHARED for path in folder.rglob(FIGURES))
     models = tuple(_provisioned(model, provisioned) for model in spec.models)
     spec = replace(spec, models=models, shares=shares)
-    return ArchivedService(spec, {model.name: _figures(folder, spec.name, model.name) for model in spec.billed})
+    figures = {model.name: _figures(folder, spec.name, model.name) for model in spec.billed}
+    return ArchivedService(
+        at=max(found.marks[-1].at for found in figures.values()),
+        described=spec,
+        anchor=ClockAnchor(),  # instants in the archive are the service's
+        models={
+            name: StoredModel(traffic=_traffic(name, found.marks[-1]), ledger=found.ledger, segments={})
+            for name, found in figures.items()
+        },
+        documents={name: book for found in figures.values() for name, book in found.books.items()},
+        files={name: found.segments for name, found in figures.items()},
+    )
+
+
+def _traffic(model: str, mark: HourlyMark) -> ModelTraffic:
+    """Totals at a mark."""
+    counts = {name: round(getattr(mark.totals, name)) for name in COUNTS}
+    real = {name: getattr(mark.totals, name) for name in REAL}
+    return ModelTraffic(model=model, **counts, **real, clients=traffic_of(mark.clients))
 
 
 def _provisioned(served: ServedModel, count: int) -> ServedModel:

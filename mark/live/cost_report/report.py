@@ -131,7 +131,7 @@ def _opened(settings: Settings, archive: Path | None) -> tuple[ArchiveReader, Se
     """Source of the report, its settings, and the end of its period, wall time: now, or all that was kept."""
     if archive is not None:
         kept = open_archive(settings, archive)
-        return kept, settings, kept.until
+        return kept, settings, kept.at
     running, own = _found(settings)
     store = ServiceStore(connect(running.store), running.name)
     adopt_wall(store)

@@ -18,26 +18,8 @@ from mark.dispatch.instance.device import (
     shared_deviation_s,
     shared_finish_at,
 )
+from mark.dispatch.instance.measured import MeasuredTimes
 from mark.dispatch.routing import NONE
-
-
-class Times(Protocol):
-    """Measured times of one model's batches here (`dispatch/instance/measured.py`), seconds."""
-
-    @property
-    def single_s(self) -> float:
-        """A batch of one."""
-        ...
-
-    @property
-    def full_batch_s(self) -> float:
-        """A full one."""
-        ...
-
-    @property
-    def cv(self) -> float:
-        """Coefficient of variation of a batch's time."""
-        ...
 
 
 class Dated(Protocol):
@@ -58,7 +40,7 @@ class Turns(Protocol):
     max_batch: int
 
     @property
-    def measured(self) -> Times:
+    def measured(self) -> MeasuredTimes:
         """Its batches' times."""
         ...
 
