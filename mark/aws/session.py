@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -63,8 +64,76 @@ class AwsSettings:
     role: str = ""
 
 
+class _Client:
+    """An attribute of `Aws`: the client of a service. differs: of its configuration."""
+
+    def __init__(self, service: str, waits_s: float, differs: Mapping[str, Any]) -> None:
+        self._service, self._waits_s, self._differs = service, waits_s, differs
+
+    def __set_name__(self, _owner: type[Aws], name: str) -> None:
+        self._name = name
+
+    def __get__(self, aws: Aws, _owner: type[Aws]) -> Any:
+        return aws.client(self._name, self._service, self._waits_s, self._differs)
+
+
+def _client(service: str, *, waits_s: float = 0.0, **differs: Any) -> Any:
+    """A client whose calls may take `waits_s` longer than others."""
+    return _Client(service, waits_s, differs)
+
+
 class Aws:
     """The clients of one process, each made when it is first asked for; they may be shared by threads."""
+
+    #: Instances, fleets, launch templates.
+    ec2: EC2Client = _client("ec2")
+    #: Starts of stopped instances, in one attempt.
+    #: EC2 answers a lack of capacity with HTTP 500, which boto3 would ask again for seconds.
+    waking: EC2Client = _client("ec2", retries={"total_max_attempts": 1})
+    #: Queues; its calls may wait for a long poll.
+    sqs: SQSClient = _client("sqs", waits_s=POLL_S)
+    #: Functions: their making, and calls that are not urgent.
+    lambda_: LambdaClient = _client("lambda", waits_s=60)
+    #: EventBridge rules.
+    events: EventBridgeClient = _client("events")
+    #: Roles.
+    iam: IAMClient = _client("iam")
+    #: CloudFormation: stacks, change sets, events.
+    stacks: CloudFormationClient = _client("cloudformation", waits_s=20)
+    #: CloudWatch's alarms.
+    alarms: Any = _client("cloudwatch")
+    #: CloudWatch's metrics, of which a page may take its time.
+    metrics: Any = _client("cloudwatch", waits_s=60)
+    #: EventBridge Scheduler.
+    schedules: Any = _client("scheduler")
+    #: S3.
+    objects: S3Client = _client("s3", waits_s=60)
+    #: DynamoDB.
+    tables: Any = _client("dynamodb")
+    #: Route 53.
+    names: Any = _client("route53")
+    #: Systems Manager's parameters.
+    parameters: SSMClient = _client("ssm")
+    #: Secrets Manager.
+    secrets: Any = _client("secretsmanager")
+    #: The client of Cost Explorer.
+    costs: CostExplorerClient = _client("ce")
+    #: Container images.
+    images: ECRClient = _client("ecr")
+    #: Mail.
+    mail: SESV2Client = _client("sesv2")
+    #: List prices; asked in one of the three regions that tell those of all.
+    prices: PricingClient = _client("pricing", region_name=PRICES_REGION)
+    #: The account's plan, Free or Paid; one region answers for all.
+    plan: Any = _client("freetier", region_name=PRICES_REGION)
+    #: Quotas of the account.
+    quotas: ServiceQuotasClient = _client("service-quotas")
+    #: Savings Plans of the account; one region answers for all.
+    savings_plans: Any = _client("savingsplans", region_name=PRICES_REGION)
+    #: Resources of all services that bear a tag.
+    tagging: Any = _client("resourcegroupstaggingapi")
+    #: The client that names the owner of the credentials.
+    identity: STSClient = _client("sts")
 
     def __init__(self, settings: AwsSettings) -> None:
         self.settings = settings
@@ -87,144 +156,6 @@ class Aws:
             aws_session_token=(keys.session_token or None) if keys else None,
         )
 
-    @property
-    def ec2(self) -> EC2Client:
-        """Instances, fleets, launch templates."""
-        client: EC2Client = self._client("ec2")
-        return client
-
-    @property
-    def waking(self) -> EC2Client:
-        """Starts of stopped instances, in one attempt.
-
-        EC2 answers a lack of capacity with HTTP 500, which boto3 would ask again for seconds.
-        """
-        client: EC2Client = self._client("ec2", name="waking", retries={"total_max_attempts": 1})
-        return client
-
-    @property
-    def sqs(self) -> SQSClient:
-        """Queues; its calls may wait for a long poll."""
-        client: SQSClient = self._client("sqs", waits_s=POLL_S)
-        return client
-
-    @property
-    def lambda_(self) -> LambdaClient:
-        """Functions: their making, and calls that are not urgent."""
-        client: LambdaClient = self._client("lambda", waits_s=60)
-        return client
-
-    @property
-    def events(self) -> EventBridgeClient:
-        """EventBridge rules."""
-        client: EventBridgeClient = self._client("events")
-        return client
-
-    @property
-    def iam(self) -> IAMClient:
-        """Roles."""
-        client: IAMClient = self._client("iam")
-        return client
-
-    @property
-    def stacks(self) -> CloudFormationClient:
-        """CloudFormation: stacks, change sets, events."""
-        client: CloudFormationClient = self._client("cloudformation", waits_s=20)
-        return client
-
-    @property
-    def alarms(self) -> Any:
-        """CloudWatch's alarms."""
-        return self._client("cloudwatch")
-
-    @property
-    def metrics(self) -> Any:
-        """CloudWatch's metrics, of which a page may take its time."""
-        return self._client("cloudwatch", name="metrics", waits_s=60)
-
-    @property
-    def schedules(self) -> Any:
-        """EventBridge Scheduler."""
-        return self._client("scheduler")
-
-    @property
-    def objects(self) -> S3Client:
-        """S3."""
-        client: S3Client = self._client("s3", waits_s=60)
-        return client
-
-    @property
-    def tables(self) -> Any:
-        """DynamoDB."""
-        return self._client("dynamodb")
-
-    @property
-    def names(self) -> Any:
-        """Route 53."""
-        return self._client("route53")
-
-    @property
-    def parameters(self) -> SSMClient:
-        """Systems Manager's parameters."""
-        client: SSMClient = self._client("ssm")
-        return client
-
-    @property
-    def secrets(self) -> Any:
-        """Secrets Manager."""
-        return self._client("secretsmanager")
-
-    @property
-    def costs(self) -> CostExplorerClient:
-        """The client of Cost Explorer."""
-        client: CostExplorerClient = self._client("ce")
-        return client
-
-    @property
-    def images(self) -> ECRClient:
-        """Container images."""
-        client: ECRClient = self._client("ecr")
-        return client
-
-    @property
-    def mail(self) -> SESV2Client:
-        """Mail."""
-        client: SESV2Client = self._client("sesv2")
-        return client
-
-    @property
-    def prices(self) -> PricingClient:
-        """List prices; asked in one of the three regions that tell those of all."""
-        client: PricingClient = self._client("pricing", region_name=PRICES_REGION)
-        return client
-
-    @property
-    def plan(self) -> Any:
-        """The account's plan, Free or Paid; one region answers for all."""
-        return self._client("freetier", region_name=PRICES_REGION)
-
-    @property
-    def quotas(self) -> ServiceQuotasClient:
-        """Quotas of the account."""
-        client: ServiceQuotasClient = self._client("service-quotas")
-        return client
-
-    @property
-    def savings_plans(self) -> Any:
-        """Savings Plans of the account; one region answers for all."""
-        return self._client("savingsplans", region_name=PRICES_REGION)
-
-    @property
-    def tagging(self) -> Any:
-        """Resources of all services that bear a tag."""
-        return self._client("resourcegroupstaggingapi")
-
-    @property
-    def identity(self) -> STSClient:
-        """The client that names the owner of the credentials."""
-        client: STSClient = self._client("sts")
-        return client
-
     def invoking(self, *, connections: int, timeout_s: float) -> LambdaClient:
         """A client for requests of users: one attempt; the caller decides about a failure."""
         with self._making:
@@ -243,14 +174,13 @@ class Aws:
             client.close()
         self._clients.clear()
 
-    def _client(self, service: str, *, name: str = "", waits_s: float = 0.0, **differs: Any) -> Any:
-        """The client of a service, or the one of that name where it differs."""
-        known = name or service
+    def client(self, name: str, service: str, waits_s: float, differs: Mapping[str, Any]) -> Any:
+        """The client of that name."""
         with self._making:
-            if known not in self._clients:
+            if name not in self._clients:
                 read_s = self.settings.read_timeout_s + waits_s
-                self._clients[known] = self._made(service, read_timeout=read_s, **differs)
-            return self._clients[known]
+                self._clients[name] = self._made(service, read_timeout=read_s, **differs)
+            return self._clients[name]
 
     def _made(self, service: str, **differs: Any) -> Any:
         from botocore.config import Config  # noqa: PLC0415 - with boto3
