@@ -107,12 +107,13 @@ def _statements(roles: tuple[str, ...], names: Names) -> tuple[Statement, ...]:
                 actions[call.within or need.scope].add(need.action)
         for need in PLATFORM[role]:
             actions[need.scope].add(need.action)
-    made = (_statement(scope, actions[scope], names) for scope in sorted(actions))
+    made = (scoped(scope, actions[scope], names) for scope in sorted(actions))
     return tuple(statement for statement in made if statement.resources)
 
 
-def _statement(scope: str, actions: set[str], names: Names) -> Statement:
-    resources, conditions, why = SCOPES[scope]
+def scoped(scope: str, actions: Iterable[str], names: Names) -> Statement:
+    """These actions in a scope."""
+    resources, why, conditions = SCOPES[scope]
     return Statement(
         sid=scope,
         actions=tuple(sorted(actions)),
@@ -149,26 +150,72 @@ def _launch(*actions: str) -> tuple[Need, ...]:
     )
 
 
+_IAM_S = {"resourcegroupstaggingapi": "tag", "service-quotas": "servicequotas", "sesv2": "ses"}
+"""Services that IAM names otherwise than boto3."""
+_BY_NAME = (
+    ("AlarmReads", "cloudwatch", "DescribeAlarms"),
+    ("Alarms", "cloudwatch", "DeleteAlarms"),
+    ("Bucket", "s3", "CreateBucket PutBucketTagging PutBucketVersioning"),
+    ("ControllersRoles", "iam", "SimulatePrincipalPolicy"),
+    ("ControllersRoles", "sts", "AssumeRole"),
+    ("CostReads", "ce", "GetCostAndUsage"),
+    (
+        "Ec2Reads",
+        "ec2",
+        (
+            "DescribeAvailabilityZones DescribeCapacityReservations DescribeImages DescribeInstanceTypeOfferings "
+            "DescribeInstanceTypes DescribeInstances DescribeLaunchTemplateVersions DescribeLaunchTemplates "
+            "DescribeReservedInstances DescribeSpotPriceHistory DescribeSubnets DescribeVolumes"
+        ),
+    ),
+    ("EventsQueue", "sqs", "ReceiveMessage SendMessage"),
+    ("Image", "ecr", "DescribeImages"),
+    ("LambdaReads", "lambda", "GetAccountSettings ListEventSourceMappings ListFunctions"),
+    ("Lease", "dynamodb", "DeleteItem GetItem PutItem Query UpdateItem"),
+    ("LinkedRoles", "iam", "CreateServiceLinkedRole"),
+    ("MailIdentities", "sesv2", "GetEmailIdentity"),
+    ("MailReads", "sesv2", "GetAccount"),
+    ("Mappings", "lambda", "DeleteEventSourceMapping"),
+    ("NamedFunctions", "lambda", "GetFunctionConfiguration ListTags"),
+    ("NewMappings", "lambda", "CreateEventSourceMapping"),
+    ("Objects", "s3", "GetObject PutObject"),
+    ("OwnFunctions", "lambda", "DeleteFunction GetFunction UpdateFunctionCode"),
+    ("OwnInstances", "ec2", "StartInstances StopInstances TerminateInstances"),
+    ("OwnRoles", "iam", "DeleteRole DeleteRolePolicy GetRole PutRolePolicy"),
+    ("OwnTemplates", "ec2", "CreateLaunchTemplateVersion DeleteLaunchTemplate ModifyLaunchTemplate"),
+    ("OwnVolumes", "ec2", "DeleteVolume"),
+    ("Plans", "savingsplans", "DescribeSavingsPlanRates DescribeSavingsPlans"),
+    ("PriceReads", "freetier", "GetAccountPlanState"),
+    ("PriceReads", "pricing", "GetProducts"),
+    ("Queues", "sqs", "DeleteQueue GetQueueAttributes GetQueueUrl SetQueueAttributes"),
+    ("QuotaReads", "service-quotas", "ListServiceQuotas"),
+    ("Record", "route53", "ChangeResourceRecordSets"),
+    ("Records", "route53", "ListResourceRecordSets"),
+    ("RolloutLock", "ssm", "DeleteParameter GetParameter PutParameter"),
+    ("Rotated", "secretsmanager", "DescribeSecret PutSecretValue UpdateSecretVersionStage"),
+    ("Rules", "events", "DeleteRule PutTargets RemoveTargets"),
+    ("Schedule", "scheduler", "DeleteSchedule"),
+    ("StackReads", "cloudformation", "DescribeStacks"),
+    (
+        "Stacks",
+        "cloudformation",
+        (
+            "CreateChangeSet DeleteChangeSet DeleteStack DescribeChangeSet DescribeStackEvents ExecuteChangeSet "
+            "GetTemplate ListStackResources"
+        ),
+    ),
+    ("StoreSecret", "secretsmanager", "GetSecretValue"),
+    ("TagReads", "resourcegroupstaggingapi", "GetResources"),
+)
+"""Calls that take the action of their name and no other, by scope and service."""
 _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
     {
-        ("ce", "GetCostAndUsage"): _each("CostReads", "ce:GetCostAndUsage"),
-        ("cloudformation", "CreateChangeSet"): _each("Stacks", "cloudformation:CreateChangeSet"),
-        ("cloudformation", "DeleteChangeSet"): _each("Stacks", "cloudformation:DeleteChangeSet"),
-        ("cloudformation", "DeleteStack"): _each("Stacks", "cloudformation:DeleteStack"),
-        ("cloudformation", "DescribeChangeSet"): _each("Stacks", "cloudformation:DescribeChangeSet"),
-        ("cloudformation", "DescribeStackEvents"): _each("Stacks", "cloudformation:DescribeStackEvents"),
-        ("cloudformation", "DescribeStacks"): _each("StackReads", "cloudformation:DescribeStacks"),
-        ("cloudformation", "ExecuteChangeSet"): _each("Stacks", "cloudformation:ExecuteChangeSet"),
-        ("cloudformation", "GetTemplate"): _each("Stacks", "cloudformation:GetTemplate"),
-        ("cloudformation", "ListStackResources"): _each("Stacks", "cloudformation:ListStackResources"),
-        ("cloudwatch", "DeleteAlarms"): _each("Alarms", "cloudwatch:DeleteAlarms"),
-        ("cloudwatch", "DescribeAlarms"): _each("AlarmReads", "cloudwatch:DescribeAlarms"),
+        **{
+            (service, action): _each(scope, f"{_IAM_S.get(service, service)}:{action}")
+            for scope, service, actions in _BY_NAME
+            for action in actions.split()
+        },
         ("cloudwatch", "PutMetricAlarm"): _each("Alarms", "cloudwatch:PutMetricAlarm", "cloudwatch:TagResource"),
-        ("dynamodb", "DeleteItem"): _each("Lease", "dynamodb:DeleteItem"),
-        ("dynamodb", "UpdateItem"): _each("Lease", "dynamodb:UpdateItem"),
-        ("dynamodb", "GetItem"): _each("Lease", "dynamodb:GetItem"),
-        ("dynamodb", "PutItem"): _each("Lease", "dynamodb:PutItem"),
-        ("dynamodb", "Query"): _each("Lease", "dynamodb:Query"),
         ("dynamodb", "TransactWriteItems"): _each("Lease", "dynamodb:ConditionCheckItem", "dynamodb:PutItem"),
         ("ec2", "CreateFleet"): (
             *_launch("ec2:CreateFleet", "ec2:RunInstances"),
@@ -178,105 +225,34 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
             Need("ec2:CreateLaunchTemplate", "NewTemplates"),
             Need("ec2:CreateTags", "TagTemplates"),
         ),
-        ("ec2", "CreateLaunchTemplateVersion"): _each("OwnTemplates", "ec2:CreateLaunchTemplateVersion"),
-        ("ec2", "DeleteLaunchTemplate"): _each("OwnTemplates", "ec2:DeleteLaunchTemplate"),
-        ("ec2", "DescribeAvailabilityZones"): _each("Ec2Reads", "ec2:DescribeAvailabilityZones"),
-        ("ec2", "DescribeSubnets"): _each("Ec2Reads", "ec2:DescribeSubnets"),
-        ("ec2", "DeleteVolume"): _each("OwnVolumes", "ec2:DeleteVolume"),
-        ("ec2", "DescribeVolumes"): _each("Ec2Reads", "ec2:DescribeVolumes"),
-        ("ec2", "DescribeCapacityReservations"): _each("Ec2Reads", "ec2:DescribeCapacityReservations"),
-        ("ec2", "DescribeImages"): _each("Ec2Reads", "ec2:DescribeImages"),
-        ("ec2", "DescribeInstanceTypeOfferings"): _each("Ec2Reads", "ec2:DescribeInstanceTypeOfferings"),
-        ("ec2", "DescribeInstanceTypes"): _each("Ec2Reads", "ec2:DescribeInstanceTypes"),
-        ("ec2", "DescribeInstances"): _each("Ec2Reads", "ec2:DescribeInstances"),
-        ("ec2", "DescribeLaunchTemplateVersions"): _each("Ec2Reads", "ec2:DescribeLaunchTemplateVersions"),
-        ("ec2", "DescribeLaunchTemplates"): _each("Ec2Reads", "ec2:DescribeLaunchTemplates"),
-        ("ec2", "DescribeReservedInstances"): _each("Ec2Reads", "ec2:DescribeReservedInstances"),
-        ("ec2", "DescribeSpotPriceHistory"): _each("Ec2Reads", "ec2:DescribeSpotPriceHistory"),
-        ("ec2", "ModifyLaunchTemplate"): _each("OwnTemplates", "ec2:ModifyLaunchTemplate"),
         ("ec2", "RunInstances"): _launch("ec2:RunInstances"),
-        ("ec2", "StartInstances"): _each("OwnInstances", "ec2:StartInstances"),
-        ("ec2", "StopInstances"): _each("OwnInstances", "ec2:StopInstances"),
-        ("ec2", "TerminateInstances"): _each("OwnInstances", "ec2:TerminateInstances"),
-        ("ecr", "DescribeImages"): _each("Image", "ecr:DescribeImages"),
-        ("events", "DeleteRule"): _each("Rules", "events:DeleteRule"),
         ("events", "PutRule"): _each("Rules", "events:PutRule", "events:TagResource"),
-        ("events", "PutTargets"): _each("Rules", "events:PutTargets"),
-        ("events", "RemoveTargets"): _each("Rules", "events:RemoveTargets"),
-        ("freetier", "GetAccountPlanState"): _each("PriceReads", "freetier:GetAccountPlanState"),
-        ("iam", "CreateServiceLinkedRole"): _each("LinkedRoles", "iam:CreateServiceLinkedRole"),
         ("iam", "CreateRole"): _each("OwnRoles", "iam:CreateRole", "iam:TagRole"),
-        ("iam", "DeleteRole"): _each("OwnRoles", "iam:DeleteRole"),
-        ("iam", "DeleteRolePolicy"): _each("OwnRoles", "iam:DeleteRolePolicy"),
-        ("iam", "GetRole"): _each("OwnRoles", "iam:GetRole"),
-        ("iam", "PutRolePolicy"): _each("OwnRoles", "iam:PutRolePolicy"),
-        ("iam", "SimulatePrincipalPolicy"): _each("ControllersRoles", "iam:SimulatePrincipalPolicy"),
-        ("lambda", "CreateEventSourceMapping"): _each("NewMappings", "lambda:CreateEventSourceMapping"),
         ("lambda", "CreateFunction"): (
             *_each("NewFunctions", "lambda:CreateFunction", "lambda:TagResource"),
             Need("iam:PassRole", "HandFunctionsRole"),
         ),
-        ("lambda", "DeleteEventSourceMapping"): _each("Mappings", "lambda:DeleteEventSourceMapping"),
-        ("lambda", "DeleteFunction"): _each("OwnFunctions", "lambda:DeleteFunction"),
-        ("lambda", "GetAccountSettings"): _each("LambdaReads", "lambda:GetAccountSettings"),
-        ("lambda", "GetFunction"): _each("OwnFunctions", "lambda:GetFunction"),
-        ("lambda", "GetFunctionConfiguration"): _each("NamedFunctions", "lambda:GetFunctionConfiguration"),
         ("lambda", "Invoke"): _each("OwnFunctions", "lambda:InvokeFunction"),
-        ("lambda", "ListEventSourceMappings"): _each("LambdaReads", "lambda:ListEventSourceMappings"),
-        ("lambda", "ListFunctions"): _each("LambdaReads", "lambda:ListFunctions"),
-        ("lambda", "ListTags"): _each("NamedFunctions", "lambda:ListTags"),
-        ("lambda", "UpdateFunctionCode"): _each("OwnFunctions", "lambda:UpdateFunctionCode"),
         ("lambda", "UpdateFunctionConfiguration"): (
             Need("lambda:UpdateFunctionConfiguration", "OwnFunctions"),
             Need("iam:PassRole", "HandFunctionsRole"),
         ),
-        ("pricing", "GetProducts"): _each("PriceReads", "pricing:GetProducts"),
-        ("resourcegroupstaggingapi", "GetResources"): _each("TagReads", "tag:GetResources"),
-        ("route53", "ChangeResourceRecordSets"): _each("Record", "route53:ChangeResourceRecordSets"),
-        ("route53", "ListResourceRecordSets"): _each("Records", "route53:ListResourceRecordSets"),
-        ("s3", "CreateBucket"): _each("Bucket", "s3:CreateBucket"),
         ("s3", "DeleteObjects"): _each("Objects", "s3:DeleteObject", "s3:DeleteObjectVersion"),
-        ("s3", "GetObject"): _each("Objects", "s3:GetObject"),
         ("s3", "HeadObject"): _each("Objects", "s3:GetObject", "s3:ListBucket"),
         ("s3", "ListObjectVersions"): _each("Objects", "s3:ListBucketVersions"),
         ("s3", "PutBucketLifecycleConfiguration"): _each("Bucket", "s3:PutLifecycleConfiguration"),
-        ("s3", "PutBucketTagging"): _each("Bucket", "s3:PutBucketTagging"),
-        ("s3", "PutBucketVersioning"): _each("Bucket", "s3:PutBucketVersioning"),
-        ("s3", "PutObject"): _each("Objects", "s3:PutObject"),
         ("scheduler", "CreateSchedule"): (
             Need("scheduler:CreateSchedule", "Schedule"),
             Need("iam:PassRole", "HandScheduleRole"),
         ),
-        ("scheduler", "DeleteSchedule"): _each("Schedule", "scheduler:DeleteSchedule"),
-        ("savingsplans", "DescribeSavingsPlanRates"): _each("Plans", "savingsplans:DescribeSavingsPlanRates"),
-        ("savingsplans", "DescribeSavingsPlans"): _each("Plans", "savingsplans:DescribeSavingsPlans"),
         ("scheduler", "UpdateSchedule"): (
             Need("scheduler:UpdateSchedule", "Schedule"),
             Need("iam:PassRole", "HandScheduleRole"),
         ),
-        ("secretsmanager", "DescribeSecret"): _each("Rotated", "secretsmanager:DescribeSecret"),
-        ("secretsmanager", "GetSecretValue"): _each("StoreSecret", "secretsmanager:GetSecretValue"),
-        ("secretsmanager", "PutSecretValue"): _each("Rotated", "secretsmanager:PutSecretValue"),
-        ("secretsmanager", "UpdateSecretVersionStage"): _each(
-            "Rotated", "secretsmanager:UpdateSecretVersionStage"
-        ),
-        ("service-quotas", "ListServiceQuotas"): _each("QuotaReads", "servicequotas:ListServiceQuotas"),
-        ("sesv2", "GetAccount"): _each("MailReads", "ses:GetAccount"),
-        ("sesv2", "GetEmailIdentity"): _each("MailIdentities", "ses:GetEmailIdentity"),
         ("sesv2", "SendEmail"): _each("Mail", "ses:SendEmail", "ses:SendRawEmail"),
         ("sqs", "ChangeMessageVisibilityBatch"): _each("EventsQueue", "sqs:ChangeMessageVisibility"),
         ("sqs", "CreateQueue"): _each("Queues", "sqs:CreateQueue", "sqs:TagQueue"),
         ("sqs", "DeleteMessageBatch"): _each("EventsQueue", "sqs:DeleteMessage"),
-        ("sqs", "DeleteQueue"): _each("Queues", "sqs:DeleteQueue"),
-        ("sqs", "GetQueueAttributes"): _each("Queues", "sqs:GetQueueAttributes"),
-        ("sqs", "GetQueueUrl"): _each("Queues", "sqs:GetQueueUrl"),
-        ("sqs", "ReceiveMessage"): _each("EventsQueue", "sqs:ReceiveMessage"),
-        ("sqs", "SendMessage"): _each("EventsQueue", "sqs:SendMessage"),
-        ("sqs", "SetQueueAttributes"): _each("Queues", "sqs:SetQueueAttributes"),
-        ("ssm", "DeleteParameter"): _each("RolloutLock", "ssm:DeleteParameter"),
-        ("ssm", "GetParameter"): _each("RolloutLock", "ssm:GetParameter"),
-        ("ssm", "PutParameter"): _each("RolloutLock", "ssm:PutParameter"),
-        ("sts", "AssumeRole"): _each("ControllersRoles", "sts:AssumeRole"),
         ("sts", "GetCallerIdentity"): (),  # everybody may ask who he is
     }
 )

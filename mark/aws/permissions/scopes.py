@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import (
@@ -123,6 +124,17 @@ def _queues(*parts: str) -> Callable[[Names], tuple[str, ...]]:
     return lambda names: tuple(names.arn("sqs", name_of(names.service, part)) for part in parts)
 
 
+def _secrets(*parts: str) -> Callable[[Names], tuple[str, ...]]:
+    """Secrets Manager ends each name with six characters of its own."""
+    return lambda names: tuple(
+        names.arn("secretsmanager", f"secret:{name_of(names.service, part)}-??????") for part in parts
+    )
+
+
+def _roles(*parts: str) -> Callable[[Names], tuple[str, ...]]:
+    return lambda names: tuple(names.role(part) for part in parts)
+
+
 def _prefix(part: str) -> Callable[[Names], tuple[str, ...]]:
     """Objects of the bucket whose names begin so."""
     return lambda n: (f"arn:{n.partition}:s3:::{n.bucket}/{part}/*",) if n.bucket else ()
@@ -190,234 +202,182 @@ def _own_record(names: Names) -> Conditions:
     return {"ForAllValues:StringEquals": {key: [names.host]}}
 
 
-Scope = tuple[Callable[[Names], tuple[str, ...]], Callable[[Names], Conditions], str]
+class Scope(NamedTuple):
+    """Resources (none: the service has no such thing), why they are no narrower, and conditions."""
+
+    resources: Callable[[Names], tuple[str, ...]]
+    why: str
+    conditions: Callable[[Names], Conditions] = _always
+
+
 SCOPES: Mapping[str, Scope] = MappingProxyType(
     {
-        "AgentsPassword": (
-            lambda n: (n.arn("secretsmanager", f"secret:{name_of(n.service, AGENTS_PASSWORD)}-??????"),),
-            _always,
-            "the agents' password at the store",
+        "AgentsPassword": Scope(_secrets(AGENTS_PASSWORD), "the agents' password at the store"),
+        "AlarmReads": Scope(
+            _everything, "AWS lists alarms with no resource named: which of the service's ring", _in_region
         ),
-        "AlarmReads": (
-            _everything,
-            _in_region,
-            "AWS lists alarms with no resource named: which of the service's ring",
+        "Alarms": Scope(
+            lambda n: (n.arn("cloudwatch", f"alarm:{name_of(n.service, '')}*"),), "alarms of the service"
         ),
-        "Alarms": (
-            lambda n: (n.arn("cloudwatch", f"alarm:{name_of(n.service, '')}*"),),
-            _always,
-            "alarms of the service",
+        "Artifacts": Scope(_prefix(ARTIFACTS), "the model's files, and the bundles of its versions"),
+        "Bucket": Scope(
+            lambda n: (f"arn:{n.partition}:s3:::{n.bucket}",) if n.bucket else (), "the service's bucket"
         ),
-        "Artifacts": (
-            _prefix(ARTIFACTS),
-            _always,
-            "the model's files, and the bundles of its versions",
+        "AgentsRole": Scope(_roles("agent"), "the role of instances, which an account has once"),
+        "ControllersRoles": Scope(
+            _roles("controller", "node"), "the role that controllers run in, by the rollout's shape"
         ),
-        "Bucket": (
-            lambda n: (f"arn:{n.partition}:s3:::{n.bucket}",) if n.bucket else (),
-            _always,
-            "the service's bucket",
+        "CostReads": Scope(lambda n: ("*",) if n.costs else (), NO_RESOURCE),
+        "DeadLetters": Scope(_queues(DEAD_LETTERS), "messages about instances that nobody could read"),
+        "Ec2Reads": Scope(_everything, NO_RESOURCE, _in_region),
+        "EventsQueue": Scope(_queues(EVENTS), "what happens to the service's instances"),
+        "HandFunctionsRole": Scope(_roles("functions"), "functions run as their role", _passed_to("lambda")),
+        "HandScheduleRole": Scope(
+            _roles("schedule"), "schedules call their functions as their role", _passed_to("scheduler")
         ),
-        "AgentsRole": (lambda n: (n.role("agent"),), _always, "the role of instances, which an account has once"),
-        "ControllersRoles": (
-            lambda n: (n.role("controller"), n.role("node")),
-            _always,
-            "the role that controllers run in, by the rollout's shape",
+        "Image": Scope(
+            lambda n: (n.arn("ecr", f"repository/{n.repository}"),) if n.repository else (), "the model's image"
         ),
-        "CostReads": (lambda n: ("*",) if n.costs else (), _always, NO_RESOURCE),
-        "DeadLetters": (_queues(DEAD_LETTERS), _always, "messages about instances that nobody could read"),
-        "Ec2Reads": (_everything, _in_region, NO_RESOURCE),
-        "EventsQueue": (_queues(EVENTS), _always, "what happens to the service's instances"),
-        "HandFunctionsRole": (
-            lambda n: (n.role("functions"),),
-            _passed_to("lambda"),
-            "functions run as their role",
-        ),
-        "HandScheduleRole": (
-            lambda n: (n.role("schedule"),),
-            _passed_to("scheduler"),
-            "schedules call their functions as their role",
-        ),
-        "Image": (
-            lambda n: (n.arn("ecr", f"repository/{n.repository}"),) if n.repository else (),
-            _always,
-            "the model's image",
-        ),
-        "ImageLogin": (lambda n: ("*",) if n.repository else (), _in_region, NO_RESOURCE),
-        "Images": (
+        "ImageLogin": Scope(lambda n: ("*",) if n.repository else (), NO_RESOURCE, _in_region),
+        "Images": Scope(
             lambda n: (n.arn("ecr", "repository/*"),),
-            _always,
             "the images that settings name may be in any repository of the account",
         ),
-        "Inference": (_inference, _owned, "the functions that infer, and none that mails or reads events"),
-        "InstanceRole": (lambda n: (n.role("agent"),), _passed_to("ec2"), "instances run as their role"),
-        "Journals": (_prefix(JOURNAL), _always, "copies of the service's journals"),
-        "LambdaReads": (_everything, _in_region, NO_RESOURCE),
-        "Lease": (
+        "Inference": Scope(_inference, "the functions that infer, and none that mails or reads events", _owned),
+        "InstanceRole": Scope(_roles("agent"), "instances run as their role", _passed_to("ec2")),
+        "Journals": Scope(_prefix(JOURNAL), "copies of the service's journals"),
+        "LambdaReads": Scope(_everything, NO_RESOURCE, _in_region),
+        "Lease": Scope(
             lambda n: (n.arn("dynamodb", f"table/{name_of(n.service, LEASE)}"),),
-            _always,
             "the controllers' lease, and the last lines of their journals",
         ),
-        "LaunchFrom": (_used_by_launches, _always, "images and networks that a launch uses are not made by it"),
-        "LaunchTemplates": (lambda n: n.ec2("launch-template"), _owned, "instances start from own templates"),
-        "LaunchedAlong": (
+        "LaunchFrom": Scope(_used_by_launches, "images and networks that a launch uses are not made by it"),
+        "LaunchTemplates": Scope(lambda n: n.ec2("launch-template"), "instances start from own templates", _owned),
+        "LaunchedAlong": Scope(
             lambda n: n.ec2("network-interface", "spot-instances-request"),
-            _always,
             "made with an instance, which must be tagged; EC2 Fleet gives them no tags",
         ),
-        "LaunchedTagged": (lambda n: n.ec2("fleet", "instance", "volume"), _made_for, "what is rented is tagged"),
-        "LinkedRoles": (
-            lambda n: linked_roles(n)[0],
-            lambda n: linked_roles(n)[1],
-            "made once an account, before the stacks that need them",
+        "LaunchedTagged": Scope(
+            lambda n: n.ec2("fleet", "instance", "volume"), "what is rented is tagged", _made_for
         ),
-        "Logs": (
+        "LinkedRoles": Scope(
+            lambda n: linked_roles(n)[0],
+            "made once an account, before the stacks that need them",
+            lambda n: linked_roles(n)[1],
+        ),
+        "Logs": Scope(
             lambda n: (n.arn("logs", f"log-group:/aws/lambda/{name_of(n.service, '')}*:*"),),
-            _always,
             "a function's own logs",
         ),
-        "MailReads": (_everything, _in_region, NO_RESOURCE),
-        "Mappings": (
-            lambda n: (n.arn("lambda", "event-source-mapping:*"),),
-            _mappings_of_own,
-            "the raw queue's reader",
+        "MailReads": Scope(_everything, NO_RESOURCE, _in_region),
+        "Mappings": Scope(
+            lambda n: (n.arn("lambda", "event-source-mapping:*"),), "the raw queue's reader", _mappings_of_own
         ),
-        "NamedFunctions": (
-            _functions,
-            _always,
-            "whether a function is there, and whose: what is not there has no tags to be known by",
+        "NamedFunctions": Scope(
+            _functions, "whether a function is there, and whose: what is not there has no tags to be known by"
         ),
-        "NewFunctions": (_functions, _made_for, "functions are tagged when they are made"),
-        "NewMappings": (_everything, _mappings_of_own, NO_RESOURCE),
-        "MachineImages": (
-            machine_images,
-            _always,
-            "public parameters of AWS's that name its newest machine images",
+        "NewFunctions": Scope(_functions, "functions are tagged when they are made", _made_for),
+        "NewMappings": Scope(_everything, NO_RESOURCE, _mappings_of_own),
+        "MachineImages": Scope(machine_images, "public parameters of AWS's that name its newest machine images"),
+        "NewTemplates": Scope(
+            lambda n: n.ec2("launch-template"), "templates are tagged when they are made", _made_for
         ),
-        "NewTemplates": (lambda n: n.ec2("launch-template"), _made_for, "templates are tagged when they are made"),
-        "OutsidePause": (
+        "OutsidePause": Scope(
             lambda n: (n.arn("ssm", f"parameter{pause_parameter(n.service)}"),),
-            _always,
             "a pause that needs no more than credentials",
         ),
-        "OwnFunctions": (_functions, _owned, "functions of the service"),
-        "OwnInstances": (lambda n: n.ec2("instance"), _owned, "instances of the service"),
-        "OwnRoles": (
-            lambda n: (n.role("functions"), n.role("schedule")),
-            _always,
-            "the roles of the service's functions and of its schedules",
+        "OwnFunctions": Scope(_functions, "functions of the service", _owned),
+        "OwnInstances": Scope(lambda n: n.ec2("instance"), "instances of the service", _owned),
+        "OwnRoles": Scope(
+            _roles("functions", "schedule"), "the roles of the service's functions and of its schedules"
         ),
-        "OwnVolumes": (lambda n: n.ec2("volume"), _owned, "disks of the service"),
-        "OwnTemplates": (lambda n: n.ec2("launch-template"), _owned, "templates of the service"),
-        "Notice": (_objects(orphans_key), _always, "what was said of instances that no controller owns"),
-        "Objects": (
+        "OwnVolumes": Scope(lambda n: n.ec2("volume"), "disks of the service", _owned),
+        "OwnTemplates": Scope(lambda n: n.ec2("launch-template"), "templates of the service", _owned),
+        "Notice": Scope(_objects(orphans_key), "what was said of instances that no controller owns"),
+        "Objects": Scope(
             lambda n: tuple(f"arn:{n.partition}:s3:::{n.bucket}{part}" for part in ("", "/*")) if n.bucket else (),
-            _always,
             "bundles and templates in the service's bucket",
         ),
-        "Versions": (
+        "Versions": Scope(
             lambda n: (
                 tuple(f"arn:{n.partition}:s3:::{n.bucket}{part}" for part in ("", f"/{VERSIONS}/*"))
                 if n.bucket
                 else ()
             ),
-            _always,
             "bundles of models' versions in the service's bucket",
         ),
-        "Plans": (
+        "Plans": Scope(
             lambda n: (f"arn:{n.partition}:savingsplans::{n.account}:savingsplan/*",),
-            _always,
             "Savings Plans of the account",
         ),
-        "PriceReads": (_everything, _always, NO_RESOURCE),
-        "Queues": (_queues(*QUEUES), _always, "queues of the service"),
-        "QuotaReads": (_everything, _in_region, NO_RESOURCE),
-        "RawQueue": (_queues(RAW), _always, "Lambda reads it for the function"),
-        "Reports": (_prefix(REPORTS), _always, "reports as they were mailed"),
-        "Rules": (
+        "PriceReads": Scope(_everything, NO_RESOURCE),
+        "Queues": Scope(_queues(*QUEUES), "queues of the service"),
+        "QuotaReads": Scope(_everything, NO_RESOURCE, _in_region),
+        "RawQueue": Scope(_queues(RAW), "Lambda reads it for the function"),
+        "Reports": Scope(_prefix(REPORTS), "reports as they were mailed"),
+        "Rules": Scope(
             lambda n: tuple(n.arn("events", f"rule/{name_of(n.service, rule)}") for rule in RULES),
-            _always,
             "rules of the service",
         ),
-        "Schedule": (
+        "Schedule": Scope(
             lambda n: tuple(
                 n.arn("scheduler", f"schedule/default/{name_of(n.service, one)}") for one in SCHEDULES
             ),
-            _always,
             "the service's schedules",
         ),
-        "Mail": (
+        "Mail": Scope(
             lambda n: tuple(n.arn("ses", f"{kind}/*") for kind in ("identity", "configuration-set") if n.sender),
-            lambda n: {"StringEquals": {"ses:FromAddress": n.sender}},
             "reports, from their sender alone: SES asks about recipients, too, and about its configuration set",
+            lambda n: {"StringEquals": {"ses:FromAddress": n.sender}},
         ),
-        "MailIdentities": (
+        "MailIdentities": Scope(
             lambda n: (n.arn("ses", "identity/*"),) if n.sender else (),
-            _always,
             "whether the sender is verified, by address or domain, and in the sandbox each recipient",
         ),
-        "Record": (_zone, _own_record, "the name that clients call, and no other in its zone"),
-        "Records": (_zone, _always, "the names of the zone that holds the service's"),
-        "Rotated": (
-            lambda n: tuple(
-                n.arn("secretsmanager", f"secret:{name_of(n.service, secret)}-??????")
-                for secret in (AGENTS_PASSWORD, TOKEN)
-            ),
-            _always,
-            "the secrets that are rotated, and none that is not",
+        "Record": Scope(_zone, "the name that clients call, and no other in its zone", _own_record),
+        "Records": Scope(_zone, "the names of the zone that holds the service's"),
+        "Rotated": Scope(_secrets(AGENTS_PASSWORD, TOKEN), "the secrets that are rotated, and none that is not"),
+        "RolloutLock": Scope(
+            lambda n: (n.arn("ssm", f"parameter/mark/{n.service}/rollout"),), "one rollout at a time"
         ),
-        "RolloutLock": (
-            lambda n: (n.arn("ssm", f"parameter/mark/{n.service}/rollout"),),
-            _always,
-            "one rollout at a time",
-        ),
-        "Signs": (_objects(acted_key, orphans_key), _always, "two small objects of the bucket"),
-        "SpotRole": (
+        "Signs": Scope(_objects(acted_key, orphans_key), "two small objects of the bucket"),
+        "SpotRole": Scope(
             _spot_role,
-            lambda _: {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}},
             "EC2 makes it when an account first asks for spot",
+            lambda _: {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}},
         ),
-        "StackReads": (
-            _everything,
-            _in_region,
-            "AWS lists stacks with no resource named: which are the service's",
+        "StackReads": Scope(
+            _everything, "AWS lists stacks with no resource named: which are the service's", _in_region
         ),
-        "Stacks": (
-            lambda n: (n.arn("cloudformation", f"stack/{name_of(n.service, '')}*"),),
-            _always,
-            "stacks of the service",
+        "Stacks": Scope(
+            lambda n: (n.arn("cloudformation", f"stack/{name_of(n.service, '')}*"),), "stacks of the service"
         ),
-        "StoreSecret": (lambda n: (n.secret,) if n.secret else (), _always, "the store's password"),
-        "TagLaunched": (
+        "StoreSecret": Scope(lambda n: (n.secret,) if n.secret else (), "the store's password"),
+        "TagLaunched": Scope(
             lambda n: n.ec2("fleet", "instance", "volume"),
-            _tagged_by("CreateFleet", "RunInstances"),
             "tags are given by the launch alone",
+            _tagged_by("CreateFleet", "RunInstances"),
         ),
-        "TagReads": (_everything, _in_region, NO_RESOURCE),
-        "TagTemplates": (
+        "TagReads": Scope(_everything, NO_RESOURCE, _in_region),
+        "TagTemplates": Scope(
             lambda n: n.ec2("launch-template"),
-            _tagged_by("CreateLaunchTemplate"),
             "tags are given when a template is made",
+            _tagged_by("CreateLaunchTemplate"),
         ),
-        "Token": (
-            lambda n: (n.arn("secretsmanager", f"secret:{name_of(n.service, TOKEN)}-??????"),),
-            _always,
-            "what clients must send; Secrets Manager ends its name with six characters of its own",
+        "Token": Scope(
+            _secrets(TOKEN), "what clients must send; Secrets Manager ends its name with six characters of its own"
         ),
-        "Topic": (
+        "Topic": Scope(
             lambda n: (n.arn("sns", name_of(n.service, TOPIC)),),
-            _always,
             "people hear by it of instances that no controller owns",
         ),
-        "Training": (_training, _owned, "the function that trains forecasters"),
-        "UnpostedQueue": (_queues(UNPOSTED_QUEUE), _always, "alarms that could not be posted to the webhook"),
-        "VersionFiles": (
-            _prefix(VERSIONS),
-            _always,
-            "bundles of models' versions, one of which a function answers as",
+        "Training": Scope(_training, "the function that trains forecasters", _owned),
+        "UnpostedQueue": Scope(_queues(UNPOSTED_QUEUE), "alarms that could not be posted to the webhook"),
+        "VersionFiles": Scope(
+            _prefix(VERSIONS), "bundles of models' versions, one of which a function answers as"
         ),
-        "Webhook": (_webhook, _always, "the address of the webhook that alarms are posted to"),
-        "Trainings": (_trainings, _always, "orders and results of trainings"),
+        "Webhook": Scope(_webhook, "the address of the webhook that alarms are posted to"),
+        "Trainings": Scope(_trainings, "orders and results of trainings"),
     }
 )
-"""A scope -> its resources (none: the service has no such thing), its conditions, and why it is as it is."""
+"""By name."""

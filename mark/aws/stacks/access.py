@@ -12,7 +12,7 @@ from typing import Any
 
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import boundary_name, bucket_pattern, name_of, rollout_role
-from mark.aws.permissions.policies import PolicyDocument, Statement, policy_document, trust_policy
+from mark.aws.permissions.policies import PolicyDocument, Statement, policy_document, scoped, trust_policy
 from mark.aws.permissions.scopes import NO_RESOURCE, SCOPES, Conditions, Names
 from mark.aws.stacks.cloudformation import StackTemplate
 from mark.aws.stacks.deployer import deployer_policy, rollout_policies
@@ -72,23 +72,17 @@ def boundary(names: Names, secrets: Sequence[str] = ()) -> PolicyDocument:
         *("cloudformation:SignalResource", "dynamodb:*", "lambda:InvokeFunction", "logs:*", "s3:*"),
         *("sns:Publish", "sqs:*"),
     )
-    webhook, *_ = SCOPES["Webhook"]
-    readable = (names.arn("secretsmanager", f"secret:{own}"), *webhook(names), *secrets)
+    readable = (names.arn("secretsmanager", f"secret:{own}"), *SCOPES["Webhook"].resources(names), *secrets)
     made = (
         _statement("Own", doings, named, {}, "what bears the service's name"),
         _statement("Secrets", ("secretsmanager:GetSecretValue",), readable, {}, "the service's secrets"),
         _statement("Tagged", ("ec2:*Instances",), names.ec2("instance"), on_tagged, "instances of the service"),
         _statement("Seen", _ON_ALL, ("*",), {}, NO_RESOURCE),
         _statement("Interfaces", _INTERFACES, ("*",), {}, NO_RESOURCE),
-        *(_scoped(scope, ("ec2:CreateFleet", "ec2:RunInstances"), names) for scope in _LAUNCH),
-        *(_scoped(scope, actions, names) for scope, actions in _BESIDE.items()),
+        *(scoped(scope, ("ec2:CreateFleet", "ec2:RunInstances"), names) for scope in _LAUNCH),
+        *(scoped(scope, actions, names) for scope, actions in _BESIDE.items()),
     )
     return policy_document(item for item in made if item.resources)
-
-
-def _scoped(scope: str, actions: tuple[str, ...], names: Names) -> Statement:
-    resources, conditions, why = SCOPES[scope]
-    return _statement(scope, actions, resources(names), conditions(names), why)
 
 
 def _statement(

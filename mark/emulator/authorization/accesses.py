@@ -99,7 +99,7 @@ def _tag_keys(key: str, tags: Tags) -> Context:
 
 
 def _none(_account: Account, _params: Params) -> Iterator[Access]:
-    """Everybody may."""
+    """Everybody may, or there is nothing to judge."""
     yield from ()
 
 
@@ -349,11 +349,6 @@ def _of_object(action: str) -> Rule:
     return rule
 
 
-def _no_volume(_account: Account, _params: Params) -> Iterator[Access]:
-    """Nothing is judged: the emulated account has no volumes, and EC2 says itself that it knows no such one."""
-    return iter(())
-
-
 def _each_object(_account: Account, params: Params) -> Iterator[Access]:
     """Objects that one call removes, each by its version where it names one."""
     for item in params["Delete"]["Objects"]:
@@ -427,135 +422,103 @@ _QUEUE, _RULE = "arn:aws:sqs:{here}:{name}", "arn:aws:events:{here}:rule/{name}"
 _ROLE, _TABLE = "arn:aws:iam::{account}:role/{name}", "arn:aws:dynamodb:{here}:table/{name}"
 _PARAMETER = "arn:aws:ssm:{here}:parameter{name}"
 
+
+def _alike(service: str, actions: str, rule: Callable[[str], Rule]) -> Mapping[tuple[str, str], Rule]:
+    """Calls that ask for the action of their name, all by one rule."""
+    return {(service, name): rule(f"{service}:{name}") for name in actions.split()}
+
+
+def _by(arn: str, key: str, tagging: str = "") -> Callable[[str], Rule]:
+    return lambda action: _named(action, arn, key, tagging=tagging)
+
+
 RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
     {
-        **{
-            ("ec2", name): _without_resource(f"ec2:{name}")
-            for name in (
-                "DescribeAvailabilityZones",
-                "DescribeCapacityReservations",
-                "DescribeImages",
-                "DescribeInstanceTypeOfferings",
-                "DescribeInstanceTypes",
-                "DescribeInstances",
-                "DescribeLaunchTemplateVersions",
-                "DescribeLaunchTemplates",
-                "DescribeReservedInstances",
-                "DescribeSpotPriceHistory",
-                "DescribeSubnets",
-                "DescribeVolumes",
-            )
-        },
-        **{
-            ("lambda", name): _without_resource(f"lambda:{name}")
-            for name in ("GetAccountSettings", "ListEventSourceMappings", "ListFunctions")
-        },
-        **{
-            ("ec2", name): _change_instances(f"ec2:{name}")
-            for name in ("StartInstances", "StopInstances", "TerminateInstances")
-        },
-        ("ec2", "DeleteVolume"): _no_volume,
-        **{
-            ("ec2", name): _change_template(f"ec2:{name}")
-            for name in ("CreateLaunchTemplateVersion", "DeleteLaunchTemplate", "ModifyLaunchTemplate")
-        },
-        **{
-            ("lambda", name): _on_function(f"lambda:{name}")
-            for name in (
-                "DeleteFunction",
-                "GetFunction",
-                "GetFunctionConfiguration",
-                "UpdateFunctionCode",
-                "UpdateFunctionConfiguration",
-            )
-        },
-        **{
-            ("sqs", name): _named(f"sqs:{name.removesuffix('Batch')}", _QUEUE, "QueueUrl")
-            for name in (
-                "ChangeMessageVisibilityBatch",
-                "DeleteMessageBatch",
-                "DeleteQueue",
-                "GetQueueAttributes",
-                "ReceiveMessage",
-                "SendMessage",
-                "SetQueueAttributes",
-            )
-        },
-        **{
-            ("dynamodb", name): _named(f"dynamodb:{name}", _TABLE, "TableName")
-            for name in ("DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
-        },
-        **{
-            ("iam", name): _named(f"iam:{name}", _ROLE, "RoleName")
-            for name in ("DeleteRole", "DeleteRolePolicy", "GetRole", "PutRolePolicy")
-        },
-        **{
-            ("scheduler", name): _schedule(f"scheduler:{name}")
-            for name in ("CreateSchedule", "DeleteSchedule", "UpdateSchedule")
-        },
-        **{
-            ("ssm", name): _named(f"ssm:{name}", _PARAMETER, "Name")
-            for name in ("DeleteParameter", "GetParameter", "PutParameter")
-        },
-        ("ce", "GetCostAndUsage"): _without_resource("ce:GetCostAndUsage"),
-        ("cloudformation", "DescribeStacks"): _without_resource("cloudformation:DescribeStacks"),
-        ("cloudwatch", "DeleteAlarms"): _each_alarm,
-        ("cloudwatch", "DescribeAlarms"): _without_resource("cloudwatch:DescribeAlarms"),
-        ("cloudwatch", "PutMetricAlarm"): _named(
-            "cloudwatch:PutMetricAlarm",
-            "arn:aws:cloudwatch:{here}:alarm:{name}",
-            "AlarmName",
-            tagging="cloudwatch:TagResource",
+        **_alike("ce", "GetCostAndUsage", _without_resource),
+        **_alike("cloudformation", "DescribeStacks", _without_resource),
+        **_alike("cloudwatch", "DescribeAlarms", _without_resource),
+        **_alike(
+            "ec2",
+            (
+                "DescribeAvailabilityZones DescribeCapacityReservations DescribeImages "
+                "DescribeInstanceTypeOfferings DescribeInstanceTypes DescribeInstances "
+                "DescribeLaunchTemplateVersions DescribeLaunchTemplates DescribeReservedInstances "
+                "DescribeSpotPriceHistory DescribeSubnets DescribeVolumes"
+            ),
+            _without_resource,
         ),
-        ("dynamodb", "TransactWriteItems"): _transaction,
+        **_alike("freetier", "GetAccountPlanState", _without_resource),
+        **_alike("lambda", "GetAccountSettings ListEventSourceMappings ListFunctions", _without_resource),
+        **_alike("pricing", "GetProducts", _without_resource),
+        ("resourcegroupstaggingapi", "GetResources"): _without_resource("tag:GetResources"),
+        ("service-quotas", "ListServiceQuotas"): _without_resource("servicequotas:ListServiceQuotas"),
+        ("sesv2", "GetAccount"): _without_resource("ses:GetAccount"),
+        ("sts", "GetCallerIdentity"): _none,
+        **_alike("dynamodb", "DeleteItem GetItem PutItem Query UpdateItem", _by(_TABLE, "TableName")),
+        **_alike("ecr", "DescribeImages", _by("arn:aws:ecr:{here}:repository/{name}", "repositoryName")),
+        **_alike("events", "DeleteRule", _by(_RULE, "Name")),
+        **_alike("events", "PutRule", _by(_RULE, "Name", "events:TagResource")),
+        **_alike("events", "PutTargets RemoveTargets", _by(_RULE, "Rule")),
+        **_alike("iam", "CreateRole", _by(_ROLE, "RoleName", "iam:TagRole")),
+        **_alike("iam", "DeleteRole DeleteRolePolicy GetRole PutRolePolicy", _by(_ROLE, "RoleName")),
+        **_alike("iam", "SimulatePrincipalPolicy", _by("{name}", "PolicySourceArn")),
+        **_alike("sqs", "CreateQueue", _by(_QUEUE, "QueueName", "sqs:TagQueue")),
+        **_alike("sqs", "GetQueueUrl", _by(_QUEUE, "QueueName")),
+        **_alike(
+            "sqs",
+            "DeleteQueue GetQueueAttributes ReceiveMessage SendMessage SetQueueAttributes",
+            _by(_QUEUE, "QueueUrl"),
+        ),
+        **_alike("ssm", "DeleteParameter GetParameter PutParameter", _by(_PARAMETER, "Name")),
+        **_alike("sts", "AssumeRole", _by("{name}", "RoleArn")),
+        **_alike(
+            "cloudwatch",
+            "PutMetricAlarm",
+            _by("arn:aws:cloudwatch:{here}:alarm:{name}", "AlarmName", "cloudwatch:TagResource"),
+        ),
+        ("sqs", "ChangeMessageVisibilityBatch"): _named("sqs:ChangeMessageVisibility", _QUEUE, "QueueUrl"),
+        ("sqs", "DeleteMessageBatch"): _named("sqs:DeleteMessage", _QUEUE, "QueueUrl"),
+        ("sesv2", "GetEmailIdentity"): _named(
+            "ses:GetEmailIdentity", "arn:aws:ses:{here}:identity/{name}", "EmailIdentity"
+        ),
+        **_alike("ec2", "StartInstances StopInstances TerminateInstances", _change_instances),
+        **_alike("ec2", "CreateLaunchTemplateVersion DeleteLaunchTemplate ModifyLaunchTemplate", _change_template),
         ("ec2", "CreateFleet"): _create_fleet,
         ("ec2", "CreateLaunchTemplate"): _create_template,
+        (
+            "ec2",
+            "DeleteVolume",
+        ): _none,  # the account has no volumes, and EC2 says itself that it knows no such one
         ("ec2", "RunInstances"): _run_instances,
-        ("ecr", "DescribeImages"): _named(
-            "ecr:DescribeImages", "arn:aws:ecr:{here}:repository/{name}", "repositoryName"
+        **_alike(
+            "lambda",
+            ("DeleteFunction GetFunction GetFunctionConfiguration UpdateFunctionCode UpdateFunctionConfiguration"),
+            _on_function,
         ),
-        ("events", "DeleteRule"): _named("events:DeleteRule", _RULE, "Name"),
-        ("events", "PutRule"): _named("events:PutRule", _RULE, "Name", tagging="events:TagResource"),
-        ("events", "PutTargets"): _named("events:PutTargets", _RULE, "Rule"),
-        ("events", "RemoveTargets"): _named("events:RemoveTargets", _RULE, "Rule"),
-        ("freetier", "GetAccountPlanState"): _without_resource("freetier:GetAccountPlanState"),
-        ("iam", "CreateRole"): _named("iam:CreateRole", _ROLE, "RoleName", tagging="iam:TagRole"),
-        ("iam", "CreateServiceLinkedRole"): _linked_role,
-        ("iam", "SimulatePrincipalPolicy"): _named("iam:SimulatePrincipalPolicy", "{name}", "PolicySourceArn"),
         ("lambda", "CreateEventSourceMapping"): _create_mapping,
         ("lambda", "CreateFunction"): _create_function,
         ("lambda", "DeleteEventSourceMapping"): _delete_mapping,
         ("lambda", "Invoke"): _on_function("lambda:InvokeFunction"),
         ("lambda", "ListTags"): _tags_of_function,
-        ("pricing", "GetProducts"): _without_resource("pricing:GetProducts"),
+        **_alike("s3", "CreateBucket PutBucketTagging PutBucketVersioning", _of_bucket),
+        ("s3", "ListObjectVersions"): _of_bucket("s3:ListBucketVersions"),
+        ("s3", "PutBucketLifecycleConfiguration"): _of_bucket("s3:PutLifecycleConfiguration"),
+        **_alike("s3", "GetObject PutObject", _of_object),
+        ("s3", "HeadObject"): _of_object("s3:GetObject"),
+        ("s3", "DeleteObjects"): _each_object,
+        **_alike("savingsplans", "DescribeSavingsPlanRates DescribeSavingsPlans", _on_plans),
+        **_alike("scheduler", "CreateSchedule DeleteSchedule UpdateSchedule", _schedule),
+        **_alike(
+            "secretsmanager",
+            "DescribeSecret GetSecretValue PutSecretValue UpdateSecretVersionStage",
+            _on_secret,
+        ),
+        ("cloudwatch", "DeleteAlarms"): _each_alarm,
+        ("dynamodb", "TransactWriteItems"): _transaction,
+        ("iam", "CreateServiceLinkedRole"): _linked_role,
         ("route53", "ChangeResourceRecordSets"): _change_records,
         ("route53", "ListResourceRecordSets"): _list_records,
-        ("s3", "CreateBucket"): _of_bucket("s3:CreateBucket"),
-        ("s3", "DeleteObjects"): _each_object,
-        ("s3", "ListObjectVersions"): _of_bucket("s3:ListBucketVersions"),
-        ("s3", "GetObject"): _of_object("s3:GetObject"),
-        ("s3", "HeadObject"): _of_object("s3:GetObject"),
-        ("s3", "PutBucketLifecycleConfiguration"): _of_bucket("s3:PutLifecycleConfiguration"),
-        ("s3", "PutBucketTagging"): _of_bucket("s3:PutBucketTagging"),
-        ("s3", "PutBucketVersioning"): _of_bucket("s3:PutBucketVersioning"),
-        ("s3", "PutObject"): _of_object("s3:PutObject"),
-        ("resourcegroupstaggingapi", "GetResources"): _without_resource("tag:GetResources"),
-        ("savingsplans", "DescribeSavingsPlanRates"): _on_plans("savingsplans:DescribeSavingsPlanRates"),
-        ("savingsplans", "DescribeSavingsPlans"): _on_plans("savingsplans:DescribeSavingsPlans"),
-        ("secretsmanager", "DescribeSecret"): _on_secret("secretsmanager:DescribeSecret"),
-        ("secretsmanager", "GetSecretValue"): _on_secret("secretsmanager:GetSecretValue"),
-        ("secretsmanager", "PutSecretValue"): _on_secret("secretsmanager:PutSecretValue"),
-        ("secretsmanager", "UpdateSecretVersionStage"): _on_secret("secretsmanager:UpdateSecretVersionStage"),
-        ("service-quotas", "ListServiceQuotas"): _without_resource("servicequotas:ListServiceQuotas"),
-        ("sesv2", "GetAccount"): _without_resource("ses:GetAccount"),
-        ("sesv2", "GetEmailIdentity"): _named(
-            "ses:GetEmailIdentity", "arn:aws:ses:{here}:identity/{name}", "EmailIdentity"
-        ),
         ("sesv2", "SendEmail"): _send,
-        ("sqs", "CreateQueue"): _named("sqs:CreateQueue", _QUEUE, "QueueName", tagging="sqs:TagQueue"),
-        ("sqs", "GetQueueUrl"): _named("sqs:GetQueueUrl", _QUEUE, "QueueName"),
-        ("sts", "AssumeRole"): _named("sts:AssumeRole", "{name}", "RoleArn"),
-        ("sts", "GetCallerIdentity"): _none,
     }
 )
 """A call -> what IAM is asked for it. No stack of a service is made here: CloudFormation's writes are left out."""
