@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mark.cloudmodel.lifecycle import Phase, caught_up
 from mark.domain.offerings.offering import InstanceType
 from mark.emulator.clock import ServiceClock, iso
 from mark.emulator.ec2.account_limits import AccountLimits
@@ -55,7 +54,6 @@ MOTOS = frozenset(
         "DescribeAccountAttributes",
         "DescribeAvailabilityZones",
         "DescribeImages",
-        "DescribeInstanceTypeOfferings",
         "DescribeInstanceTypeOfferings",
         "DescribeInstanceTypes",
         "DescribeInternetGateways",
@@ -108,7 +106,6 @@ class Ec2Api:
             "RunInstances": self._run_instances,
             "CreateFleet": self._create_fleet,
             "DescribeInstances": self._describe,
-            "DescribeInstanceStatus": self._describe_status,
             "StartInstances": self._start,
             "StopInstances": self._stop,
             "TerminateInstances": self._terminate,
@@ -197,27 +194,6 @@ class Ec2Api:
         if ids and len(shown) < len(machines):
             raise not_found([name for name in ids if name not in {one.id for one in shown}])
         return matching(shown, params.get("Filters") or [])
-
-    def _describe_status(self, params: Params) -> str:
-        machines = self._selected(params)
-        if not params.get("IncludeAllInstances"):
-            machines = [machine for machine in machines if machine.state is MachineState.RUNNING]
-        page, token = _page([[machine] for machine in machines], params)
-        statuses = [self._status(machine) for group in page for machine in group]
-        return _reply("DescribeInstanceStatus", {"InstanceStatuses": statuses, "NextToken": token or None})
-
-    def _status(self, machine: Machine) -> Params:
-        word = "not-applicable"
-        if machine.state is MachineState.RUNNING:
-            booted = caught_up(machine.life, self._clock.now()).phase is Phase.READY
-            word = "ok" if booted else "initializing"
-        return {
-            "InstanceId": machine.id,
-            "AvailabilityZone": machine.spec.zone,
-            "InstanceState": {"Code": int(machine.state), "Name": machine.state.label},
-            "InstanceStatus": {"Status": word},
-            "SystemStatus": {"Status": word},
-        }
 
     def _start(self, params: Params) -> str:
         return self._change("StartInstances", "StartingInstances", params, self._start_within_quota)

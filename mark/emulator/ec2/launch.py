@@ -27,25 +27,10 @@ NOT_SOLD = "InvalidFleetConfiguration"
 Sold = Callable[[str, str], bool]
 """A rule that says whether AWS sells a type, by name, in an availability zone."""
 BY_PRICE = ("lowest-price", "lowestPrice", "price-capacity-optimized", "capacity-optimized")
+"""Allocation strategies that try the cheapest override first; others are refused."""
 RESERVED_FIRST = "use-capacity-reservations-first"
-OPTIONS = {
-    "AllocationStrategy",
-    "CapacityReservationOptions",
-    "InstanceInterruptionBehavior",
-    "MinTargetCapacity",
-    "SingleAvailabilityZone",
-    "SingleInstanceType",
-}
-OVERRIDES = {
-    "AvailabilityZone",
-    "ImageId",
-    "InstanceType",
-    "MaxPrice",
-    "Priority",
-    "SubnetId",
-    "WeightedCapacity",
-}
-BY_PRIORITY = ("prioritized", "capacity-optimized-prioritized")
+OPTIONS = {"AllocationStrategy", "CapacityReservationOptions", "InstanceInterruptionBehavior"}
+OVERRIDES = {"AvailabilityZone", "ImageId", "InstanceType", "SubnetId"}
 
 
 def sold_everywhere(_type: str, _zone: str) -> bool:
@@ -69,10 +54,6 @@ class _Candidate:
     def data(self) -> Data:
         """The template with the override merged; an empty value in an override means the template's."""
         return {**self.template.data, **{key: value for key, value in self.override.items() if value}}
-
-    @property
-    def weight(self) -> float:
-        return float(self.override.get("WeightedCapacity") or 1.0)
 
     def described(self, zone: str = "") -> Data:
         """As a reply names it; `zone` is where it was launched."""
@@ -161,18 +142,13 @@ class Launches:
         on_demand = params.get("OnDemandOptions") or {} if market is Market.ON_DEMAND else {}
         if on_demand.get("CapacityReservationOptions", {}).get("UsageStrategy") == RESERVED_FIRST:
             candidates = self._reserved_first(candidates)
-        errors, left = [], float(target)
+        errors, left = [], target
         chosen: list[tuple[_Candidate, LaunchSpec, int]] = []
-        if options.get("AllocationStrategy") == "diversified" and candidates:
-            share = left / len(candidates)
-        else:
-            share = left
         for candidate in candidates:
             if left <= 0:
                 break
-            wanted = math.ceil(min(share, left) / candidate.weight)
             try:
-                spec, count = self._candidate(candidate, wanted, params)
+                spec, count = self._candidate(candidate, left, params)
             except ApiError as error:
                 errors.append(_fleet_error(candidate, error.code, error.message))
                 continue
@@ -182,14 +158,10 @@ class Launches:
             if count > left_of_quota:
                 count = left_of_quota
                 errors.append(_fleet_error(candidate, *over_quota(market)))
-            elif count < wanted:
+            elif count < left:
                 errors.append(_fleet_error(candidate, NO_CAPACITY, _no_capacity(candidate.type_name, spec.zone)))
-            left -= count * candidate.weight
+            left -= count
             chosen.append((candidate, spec, count))
-            if count and (options.get("SingleInstanceType") or options.get("SingleAvailabilityZone")):
-                break
-        if target - left < float(options.get("MinTargetCapacity") or 0):
-            return [], errors
         return [self._launched(candidate, spec, count) for candidate, spec, count in chosen if count], errors
 
     def _launched(self, candidate: _Candidate, spec: LaunchSpec, count: int) -> Data:
@@ -213,8 +185,8 @@ class Launches:
             raise ApiError(
                 "InvalidLaunchTemplate", "A fleet's launch template must not contain InstanceMarketOptions"
             )
-        if candidate.market is Market.SPOT:
-            self._affordable(candidate, instance_type)
+        if candidate.market is Market.SPOT and self._spot_usd_per_hour(candidate, instance_type) is None:
+            raise ApiError(NO_CAPACITY, f"there is no spot market for {instance_type.name}")
         tags = tags_for(
             "instance", candidate.template.data.get("TagSpecifications"), params.get("TagSpecifications")
         )
@@ -244,18 +216,6 @@ class Launches:
             first.append(one if named else replace(one, override={**one.override, "AvailabilityZone": zone}))
         return [*first, *others]
 
-    def _affordable(self, candidate: _Candidate, instance_type: InstanceType) -> None:
-        price = self._spot_usd_per_hour(candidate, instance_type)
-        if price is None:
-            raise ApiError(NO_CAPACITY, f"there is no spot market for {instance_type.name}")
-        most = candidate.override.get("MaxPrice")
-        if most and float(most) < price:
-            raise ApiError(
-                "SpotMaxPriceTooLow",
-                f"Your Spot request price of {most} is lower than the minimum required Spot request fulfillment "
-                f"price of {price}.",
-            )
-
     def _ordered(
         self,
         configs: Sequence[ec2.FleetLaunchTemplateConfigRequestTypeDef],
@@ -273,16 +233,12 @@ class Launches:
                 for override in config.get("Overrides") or [{}]
             )
         strategy = options.get("AllocationStrategy") or "lowest-price"
-        if strategy in BY_PRICE:
-            candidates.sort(key=self._price)
-        elif strategy in BY_PRIORITY:
-            candidates.sort(key=lambda candidate: float(candidate.override.get("Priority", math.inf)))
-        elif strategy != "diversified":
-            raise ApiError("InvalidParameterValue", f"unknown allocation strategy {strategy}")
-        return candidates
+        if strategy not in BY_PRICE:
+            raise not_emulated(f"CreateFleet's allocation strategy {strategy}")
+        return sorted(candidates, key=self._price)
 
     def _price(self, candidate: _Candidate) -> float:
-        """USD per hour and unit of weight; unknown types and places last, so that they are tried and said."""
+        """USD per hour; unknown types and places last, so that they are tried and said."""
         instance_type = self._types.get(candidate.type_name)
         if instance_type is None:
             return math.inf
@@ -292,7 +248,7 @@ class Launches:
                 price = self._spot_usd_per_hour(candidate, instance_type)
             except ApiError:
                 price = None
-        return (math.inf if price is None else price) / candidate.weight
+        return math.inf if price is None else price
 
     def _obtainable(self, action: str, pool: str, most: int) -> int:
         fault = self._faults.hit(("partial",), "ec2", action, pool)
