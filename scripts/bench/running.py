@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,41 +73,14 @@ def run_service(models: int, *, rps: float, seconds: float) -> dict[str, Memory]
 
     Every model has answered a request by then.
     """
-    with running_service(models, rps=rps) as service:
-        if service.load(rps, seconds).wait(LOAD_S + seconds):
-            raise RuntimeError("mark load failed")
-        _ask_each(service.home)
-        return {process: memory_of(pid) for process, pid in _processes(service.home)}
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A service that runs, and its folder."""
-
-    home: Path
-
-    @property
-    def processes(self) -> Mapping[str, int]:
-        """Ids of its processes by name, without those that they started."""
-        found: Mapping[str, int] = _running(self.home)["processes"]
-        return found
-
-    def load(self, rps: float, seconds: float) -> subprocess.Popen[bytes]:
-        """Start to send requests for the first model."""
-        asked = ("--name", NAME, "--model", _model(0), "--rate", f"{rps:g}", "--duration", f"{seconds:g}")
-        return subprocess.Popen(  # noqa: S603 - our own command
-            [MARK, "load", *asked], cwd=self.home, env=_environment(self.home), stdout=subprocess.DEVNULL
-        )
-
-
-@contextmanager
-def running_service(models: int, *, rps: float, **service: object) -> Iterator[Running]:
-    """A service of so many models while the context lasts. service: further settings of it."""
     with tempfile.TemporaryDirectory(prefix="mark-bench-") as name:
         home = Path(name)
-        _mark(home, UP_S, "up", "--config", str(_write(home, models, rps, service)), "--detach")
+        _mark(home, UP_S, "up", "--config", str(_write(home, models, rps)), "--detach")
         try:
-            yield Running(home)
+            asked = ("--name", NAME, "--model", _model(0), "--rate", f"{rps:g}", "--duration", f"{seconds:g}")
+            _mark(home, LOAD_S + seconds, "load", *asked)
+            _ask_each(home)
+            return {process: memory_of(pid) for process, pid in _processes(home)}
         finally:
             _mark(home, DOWN_S, "down", "--name", NAME)
 
@@ -134,7 +106,7 @@ def _model(number: int) -> str:
     return f"tiny-{number:02}"
 
 
-def _write(home: Path, models: int, rps: float, service: Mapping[str, object]) -> Path:
+def _write(home: Path, models: int, rps: float) -> Path:
     names = [_model(number) for number in range(models)]
     (home / "tiny.py").write_text(CODE)
     described = [{"name": name, **DESCRIPTION} for name in names]
@@ -154,7 +126,7 @@ def _write(home: Path, models: int, rps: float, service: Mapping[str, object]) -
         "models": "models.json",
         "profiles": ["profiles.json"],
         "simulate": {"world": "ideal"},
-        "service": {"name": NAME, "port": 0, "status_port": 0, "serve": serve, **service},
+        "service": {"name": NAME, "port": 0, "status_port": 0, "serve": serve},
     }
     path = home / "mark.yaml"
     path.write_text(json.dumps(settings))  # JSON is YAML
