@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from mark.catalog.load import load_variants
 from mark.config.service import (
     BackendSettings,
@@ -29,12 +31,16 @@ from mark.config.trace import TraceSettings
 from mark.domain.models.variants import VariantTable
 from mark.domain.offerings.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
+from mark.simulator.traces.trace import Trace, read_trace, write_trace
+from mark.studies.superserve.fig10 import MEAN_RPS, PEAK_RPS, by_second, compressed_rates
 from mark.studies.superserve.loads import FIXED, PEAK_SHARE, front_models
 from scripts.acceptance import slowed_supernet
+from scripts.acceptance.loads import AZURE, TWITTER, WORLD_CUP, data_folder
 from scripts.acceptance.results import ROOT
 from scripts.acceptance.slowed_supernet import MODEL, WORKER
-from scripts.acceptance.supernet_queues import LOADS, ONE, OWN, write_load
 
+LOADS = (WORLD_CUP, TWITTER, AZURE["chat"])
+OWN, ONE = "slackfit", "central:slackfit"
 WORKERS, LARGEST = 2, 8
 BUSIEST_RPS = 50.0
 """Of the busiest second."""
@@ -62,7 +68,7 @@ def main() -> int:
         print(f"{asked.supernet}: {slower:.0f} times slower, objective {1000 * objective_s:.0f} ms", flush=True)
         rules = (*(asked.rule or (OWN, ONE)), *(f"fixed:{one}" for one in fixed[: asked.fixed]))
         for name in asked.load or LOADS:
-            file = write_load(name, BUSIEST_RPS, asked.seconds, home, quiet_s=QUIET_S)
+            file = write_load(name, asked.seconds, home)
             for rule in rules:
                 print(f"{name}, {rule}, seed {asked.seed}", flush=True)
                 kept &= report(rehearse(settings(home, objective_s, file, rule, asked.seed)))
@@ -82,6 +88,15 @@ def write_slowed(supernet: Path, home: Path, count: int) -> tuple[float, float, 
     slower = PEAK_SHARE * WORKERS * LARGEST / full_s[0] / BUSIEST_RPS
     write_profile(home, slower)
     return slower, FULL_BATCHES * slower * full_s[-1], fixed
+
+
+def write_load(name: str, seconds: float, folder: Path) -> str:
+    """Write the last day of a trace so short, with the busiest second, and what is quiet after it."""
+    rates = compressed_rates(read_trace(data_folder() / name), seconds, BUSIEST_RPS * MEAN_RPS / PEAK_RPS)
+    rates_rps = np.append(by_second(rates, seconds), np.zeros(QUIET_S))
+    trace = Trace(name=name, start_at=0.0, bin_s=1.0, rates_rps=rates_rps, whole_counts=False)
+    write_trace(trace, file := folder / f"{name.partition('.')[0]}.csv")
+    return str(file)
 
 
 def write_profile(home: Path, slower: float) -> VariantTable:
