@@ -11,6 +11,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -103,11 +104,18 @@ class ProfileSet:
 
 def load_prices(path: Path | None = None) -> PriceSnapshot:
     """The prices in `path`, or the newest shipped snapshot."""
-    shipped = sorted(
-        (item for item in _data().iterdir() if item.name.startswith("prices_")), key=lambda item: item.name
-    )
-    source = path or shipped[-1]
-    file = parse_file(read_text(source), PriceFile, str(path or source.name))
+    return _shipped_prices() if path is None else _prices_of(path, str(path))
+
+
+@cache
+def _shipped_prices() -> PriceSnapshot:
+    shipped = (item for item in _data().iterdir() if item.name.startswith("prices_"))
+    newest = max(shipped, key=lambda item: item.name)
+    return _prices_of(newest, newest.name)
+
+
+def _prices_of(source: Path | Traversable, name: str) -> PriceSnapshot:
+    file = parse_file(read_text(source), PriceFile, name)
     return PriceSnapshot(
         region=file.region,
         date=file.date,

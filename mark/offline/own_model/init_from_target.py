@@ -196,8 +196,7 @@ def _assumed(needs: Needs) -> Profile:
 
 def gpus() -> tuple[str, ...]:
     """NVIDIA's accelerators in the price file."""
-    types = (load_prices(None).instance_type(name) for name in load_prices(None).names)
-    return tuple(sorted({item.accelerator for item in types if item.machine.endswith(NVIDIA)}))
+    return tuple(sorted({item.accelerator for item in load_prices().types if item.machine.endswith(NVIDIA)}))
 
 
 def _tried(options: InitOptions, example: Tensors | None) -> tuple[PythonModel, Tried | None]:
