@@ -166,6 +166,7 @@ def test_what_is_no_window_of_the_day_is_refused(text):
         parse_window(text)
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_table_marks_the_best_and_the_page_is_written(ramp):
     answer = ramp(*BACKTEST, "--predictor", "last-value,mine.py:Bands", "--lead-min", "1", "--out", "scores")
 

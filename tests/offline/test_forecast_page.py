@@ -1,10 +1,8 @@
-"""docs/forecasters.md is executed as it stands, and names what there is."""
+"""docs/forecasters.md names what there is, and its example works. tests/docs runs its commands."""
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 import sys
 import tomllib
 from importlib.metadata import EntryPoint
@@ -22,7 +20,6 @@ from mark.ports import ForecasterSetup
 HOUSE = Path(__file__).parents[2]
 PAGE = (HOUSE / "docs" / "forecasters.md").read_text()
 (EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-COMPARE, OWN = (text.strip().splitlines() for text in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL))
 (ENTRY_POINT,) = re.findall(r"^(\S+) = \"(\S+)\"$", PAGE, re.MULTILINE)
 RATES = tuple(float(n) for n in range(1, 102))
 HISTORY = Demand(end_at=6060.0, mean_rps=RATES, max_rps=tuple(2 * rate for rate in RATES))
@@ -57,33 +54,6 @@ def test_the_example_does_with_no_history_at_all(saved):
     nothing = Demand(end_at=0.0, mean_rps=(), max_rps=())
 
     assert build_forecaster("last_hour.py:LastHour", SETUP).forecast(nothing, 2).max_at(0.9) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize("line", OWN)
-def test_the_commands_for_the_example_run(saved, line):
-    answer = saved(*shlex.split(line)[1:], "--json")
-
-    assert answer.status == 0, answer.err
-    document = json.loads(answer.out)
-    if "backtest" in line:
-        own, last = document["runs"]
-        assert own["predictor"] == "last_hour.py:LastHour"
-        assert (own["levels"], last["levels"]) == (4, 1)
-        assert own["wql"] < last["wql"]  # on a constant load the last minute's noise is no help
-        assert own["card"]["learned from"] == "nothing"
-
-
-@pytest.mark.parametrize("line", COMPARE)
-def test_the_commands_for_comparing_run(mark, line):
-    given = shlex.split(line)[1:]
-    if "--train-days" in given:  # two days are more than the test's trace holds
-        given[given.index("--train-days") + 1] = "0.005"
-
-    answer = mark(*given)
-
-    assert answer.status == 0, answer.err
-    if "--out" in given:
-        assert list(Path(given[given.index("--out") + 1]).glob("*.html"))
 
 
 def test_the_example_plugs_in_by_module_and_by_entry_point(saved, monkeypatch, capsys):

@@ -160,7 +160,7 @@ def test_a_replay_under_a_loose_cap_costs_the_same_to_the_cent_and_keeps_a_tight
 
     def run(**limits: Any) -> dict[str, Any]:
         change(**capped(**limits))
-        arguments = ("--policy", "hedged", "--duration-s", "1800", "--json")
+        arguments = ("--policy", "hedged", "--duration-s", "600", "--json")
         answer = mark("simulate", "--config", "zoo/service.yaml", *arguments)
         assert answer.status == 0, answer.err
         (found,) = json.loads(answer.out)["runs"]

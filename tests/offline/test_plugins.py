@@ -175,15 +175,6 @@ def test_a_failed_file_is_loaded_afresh_the_next_time(tmp_path):
     assert load_forecaster(f"{path}:Mine") is LastValue
 
 
-def test_missing_torch_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "mark.predictors.lstm.vanilla_training", raising=False)
-    day = Demand(end_at=0.0, mean_rps=(1.0,) * 1440, max_rps=(2.0,) * 1440)
-
-    with pytest.raises(Misconfigured, match=r"^lstm-vanilla needs torch: pip install 'mark-serving\[lstm\]'$"):
-        build_forecaster("lstm-vanilla", ForecasterSetup(history=day, seed=1))
-
-
 ASKS = """
 from mark.predictors.naive import LastValue
 class Blind(LastValue):

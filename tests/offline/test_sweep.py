@@ -47,13 +47,13 @@ def document(answer, status: int = 0) -> dict:
     return json.loads(answer.out)
 
 
-def test_a_grid_in_worker_processes_agrees_with_simulate_and_is_not_run_again(mark, monkeypatch):
+@pytest.mark.usefixtures("here", "drawn")
+def test_a_grid_agrees_with_simulate_and_is_not_run_again(mark):
     grid = [*SWEEP, "--policy", "mark,reactive", "--set", "policy.lead_min=3,5", "--json"]
 
-    first_answer = mark(*grid, "--workers", "2")
+    first_answer = mark(*grid)
     first = document(first_answer)
     min(Path("grid/cells").iterdir()).unlink()
-    monkeypatch.setattr(engines, "make_engine", lambda *_args, **_kwargs: Here())
     again_answer = mark(*grid)
     again = document(again_answer)
     untouched = mark(*grid)

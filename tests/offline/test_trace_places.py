@@ -13,7 +13,7 @@ from mark.offline.trace_source import TraceReading
 from mark.offline.workloads import chosen_workload
 from mark.simulator.traces.trace import read_trace
 from tests.offline.test_sweep import here
-from tests.simulator.test_trace_formats import alb, console, metric_csv, rate_query, statistics
+from tests.simulator.test_trace_formats import alb, statistics
 
 __all__ = ["here"]
 COUNTS = [6000, 6600, 7200, 6600]
@@ -24,9 +24,8 @@ def document(answer) -> dict:
     return json.loads(answer.out)
 
 
-@pytest.mark.parametrize("written", [statistics, console, metric_csv, rate_query])
-def test_an_export_is_described_replayed_planned_and_swept_as_it_is(mark, written):
-    Path("export").write_text(written(COUNTS, 300))
+def test_an_export_is_described_replayed_and_planned_as_it_is(mark):
+    Path("export").write_text(statistics(COUNTS, 300))
     found = document(mark("trace", "describe", "export", "--json"))
     assert (found["requests"], found["bin_s"]) == (26_400, 300)
     assert "bins of 300 s hide the bursts" in found["notes"][-1]

@@ -25,7 +25,7 @@ def folder(mark) -> Path:
     (place / "doubler.py").write_text(MODEL)
     (place / "price.py").write_text(PRICE)
     (place / "train.py").write_text(SCRIPT)
-    identity("models/same.onnx")
+    (place / "same.onnx").write_bytes(b"")
     return place
 
 
@@ -50,45 +50,43 @@ def test_own_code_is_used_where_a_class_would_be_written(folder):
     assert list(found.no_models) == ["models/price.py:predict", "models/same.onnx"]
 
 
-@pytest.mark.parametrize(
-    ("file", "code"),
-    [
-        ("doubler.joblib", ""),
-        ("weights.pkl", "\nWEIGHTS = 'data/weights.pkl'\n"),
-    ],
-)
-def test_a_class_goes_before_the_saved_file_that_it_loads_or_that_has_its_name(mark, file, code):
+def test_a_class_goes_before_the_saved_file_that_it_loads_or_that_has_its_name(mark):
     Path("models").mkdir()
-    Path("models/doubler.py").write_text(MODEL + code)
-    Path("models", file).write_text("what only the class can read")
-    answer = mark("init", "models", "--seconds", "0")
-    assert answer.status == 0, answer.err
-    assert f"models/{file} is not a model of its own: Doubler in doubler.py" in answer.err
-    (model,) = load_settings(Path("models/mark.yaml"), {}).service.serve
-    assert (model.model, model.backend.target) == ("doubler", "models/doubler.py:Doubler")
+    Path("models/doubler.py").write_text(f"{MODEL}\nWEIGHTS = 'data/weights.pkl'\n")
+    for file in ("doubler.joblib", "weights.pkl"):
+        Path("models", file).write_text("what only the class can read")
+    found = targets_in(Path("models"))
+    assert found.targets == ("models/doubler.py:Doubler",)
+    assert found.no_models == {
+        "models/doubler.joblib": "Doubler in doubler.py has its name",
+        "models/weights.pkl": "Doubler in doubler.py loads it",
+    }
 
 
 def test_one_file_serves_all_and_what_does_not_work_or_has_another_s_name_is_left_out(mark, folder):
-    (folder / "broken.onnx").write_text("no model")
+    for other in ("same.onnx", "price.py"):
+        (folder / other).unlink()
+    (folder / "doubler.joblib").write_text("what only the class can read")
     (folder / "crash.py").write_text("import os\n\ndef predict(x: float) -> float:\n    os._exit(3)\n")
     identity("models/echo.onnx")
     (folder / "echo.py").write_text(PRICE)
     (folder / "twice.py").write_text(MODEL.replace("    inputs", "    def __init__(self): 1 / 0\n    inputs"))
-    answer = mark("init", "models", "--seconds", "0.1", "--slo-ms", "300")
+    answer = mark("init", "models", "--seconds", "0.02", "--slo-ms", "300")
     assert answer.status == 1
+    assert "models/doubler.joblib is not a model of its own: Doubler in doubler.py has its name" in answer.err
     left_out = dict(line.split(" is left out: ") for line in answer.err.splitlines() if "is left out" in line)
     assert [one.split()[1] for one in left_out] == [
-        "models/broken.onnx", "models/crash.py:predict", "models/echo.py:predict", "models/twice.py:Doubler",
+        "models/crash.py:predict", "models/echo.py:predict", "models/twice.py:Doubler",
     ]  # fmt: skip
     assert left_out["note: models/echo.py:predict"] == "it is a second model named echo; rename its file"
     assert [path.name for path in folder.glob("echo_*")] == ["echo_onnx.py"]  # nothing around the second
     assert "a second model named doubler" in left_out["note: models/twice.py:Doubler"]  # found before it is made
 
     models = make_live_models(load_settings(Path("models/mark.yaml"), {}))
-    assert [model.name for model in models] == ["doubler", "echo", "price", "same"]
+    assert [model.name for model in models] == ["doubler", "echo"]
     assert {model.served.slo.latency_s for model in models} == {0.3}
-    found = mark("predict", "--config", "models/mark.yaml", "--model", "price", "--data", "[3.0]", "--json")
-    assert json.loads(found.out)["outputs"]["y"]["data"] == [6.0]
+    found = mark("predict", "--config", "models/mark.yaml", "--model", "echo", "--data", "[[3.0, 1.0]]", "--json")
+    assert json.loads(found.out)["outputs"]["y"]["data"] == [[3.0, 1.0]]
 
 
 def test_a_folder_without_models_and_flags_of_one_model_are_refused(mark, folder):

@@ -27,7 +27,7 @@ UNLUCKY = """calls = 0
         Doubler.calls += 1
         if Doubler.calls % 40 == 1:
             raise ValueError("bad luck")"""
-INIT = ("init", "own/doubler.py:Doubler", "--seconds", "0.2")
+INIT = ("init", "own/doubler.py:Doubler", "--seconds", "0.02")
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from mark.config.settings import load_settings
 from mark.live.models import make_live_models
 from mark.plugins import files
 
-QUICK = ("--seconds", "0.2")
+QUICK = ("--seconds", "0.02")
 ROWS = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 
 

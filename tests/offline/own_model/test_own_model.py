@@ -1,10 +1,9 @@
-"""docs/own-model.md is executed as it stands; its live part in tests/end_to_end/test_own_model.py."""
+"""The files of docs/own-model.md; tests/docs runs its commands, tests/end_to_end/test_own_model.py serves it."""
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,11 @@ from mark.plugins.load import make_model
 
 PAGE = (Path(__file__).parents[3] / "docs" / "own-model.md").read_text()
 MODEL, PROFILES = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-COMMANDS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)[-1]
 CONFIG = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[-1]
 LIVE_CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
 LIVE_CONFIG = """
 service: {serve: [{model: doubler, backend: {kind: python, target: "doubler/doubler.py:Doubler"}}]}
 """
-GENERATE, PLAN, SIMULATE, BOUND = (shlex.split(line)[1:] for line in COMMANDS.strip().splitlines())
 
 
 @pytest.fixture
@@ -30,22 +27,6 @@ def files(mark):
     Path("mine.json").write_text(MODEL)
     Path("mine-profiles.json").write_text(PROFILES)
     Path("mark.yaml").write_text(CONFIG)
-    assert mark(*GENERATE).status == 0
-
-
-def test_the_page_runs(mark, files):
-    for command in (PLAN, SIMULATE, BOUND):
-        answer = mark(*command)
-        assert answer.status == 0, answer.err
-    plan = json.loads(mark(*PLAN, "--json").out)
-    by_flags = json.loads(mark(*SIMULATE, "--json").out)["runs"]
-    by_file = json.loads(mark("simulate", "--config", "mark.yaml", "--json").out)["runs"]
-
-    assert {item["offering"] for item in plan["scores"]} == {"c5.large:on-demand", "c5.xlarge:on-demand"}
-    assert [run["model"] for run in by_flags] == ["my-classifier", "my-classifier"]
-    assert by_flags[0]["slo"]["latency_ms"] == 400
-    assert by_flags[0]["assumed_profiles"] == ["my-classifier on lambda: 1.8 times c5.large"]
-    assert [run["cost_usd"] for run in by_file[:2]] == [run["cost_usd"] for run in by_flags]
 
 
 def test_models_of_ones_own_are_listed(mark, files):

@@ -32,10 +32,11 @@ MEASURE = (
     "--model",
     "doubler",
     "--seconds",
-    "0.2",
+    "0.03",
     "--out",
     "p.json",
 )
+ALONE = (*MEASURE, "--parallelism", "1x1")
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def written():
 
 
 def test_what_another_machine_measured_is_a_stand_in_and_every_report_says_so(mark, folder):
-    answer = mark(*MEASURE, "--as", "c5.large")
+    answer = mark(*ALONE, "--as", "c5.large")
     assert answer.status == 0, answer.err
     assert "a stand-in for c5.large" in answer.err
     (made,) = written()
@@ -84,10 +85,10 @@ def test_what_another_machine_measured_is_a_stand_in_and_every_report_says_so(ma
 def test_only_an_instance_of_the_type_measures_the_type(mark, folder, monkeypatch):
     monkeypatch.setattr(profile, "instance_type_here", lambda: "c5.large")
 
-    document = json.loads(mark(*MEASURE, "--json").out)
+    document = json.loads(mark(*ALONE, "--json").out)
     assert (document["instance_type"], document["evidence"]) == ("c5.large", "measured")
     assert document["machine"] == "EC2 c5.large"
-    document = json.loads(mark(*MEASURE, "--as", "c5.xlarge", "--json").out)
+    document = json.loads(mark(*ALONE, "--as", "c5.xlarge", "--json").out)
     assert (document["instance_type"], document["evidence"]) == ("c5.xlarge", "stand-in")
 
 
@@ -102,7 +103,7 @@ def test_lambda_is_measured_one_request_at_a_time(mark, folder):
 
 
 def test_what_was_not_stable_is_kept_in_the_file(mark, folder):
-    document = json.loads(mark(*MEASURE, "--json").out)
+    document = json.loads(mark(*ALONE, "--json").out)
 
     unstable = tuple(point["batch"] for point in document["points"] if not point["stable"])
     assert written()[0].provenance.unstable_batches == unstable
@@ -120,9 +121,9 @@ def test_a_busy_machine_is_said_before_it_measures():
 
 
 def test_a_profile_that_the_settings_name_needs_no_naming(mark, folder):
-    assert "name it under profiles" in mark(*MEASURE).out
+    assert "name it under profiles" in mark(*ALONE).out
     Path("mark.yaml").write_text("models: model.json\nprofiles: [p.json]\nmodel: doubler\n")
-    named = mark(*MEASURE, "--config", "mark.yaml")
+    named = mark(*ALONE, "--config", "mark.yaml")
     assert named.status == 0, named.err
     assert "wrote p.json" in named.out
     assert "name it" not in named.out

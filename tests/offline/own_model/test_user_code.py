@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -123,24 +122,3 @@ def test_a_module_counts_from_the_folder_of_the_settings_file(tmp_path, monkeypa
     assert model.folder == tmp_path / "service"
     assert [tensor.name for tensor in model.served.inputs] == ["x"]
     assert {offering.instance_type.name for offering in model.served.offerings} == {"c5.large"}
-
-
-APART = """
-import sys, json
-from pathlib import Path
-from mark.plugins.load import make_model, load_forecaster
-sys.path[:] = [path for path in sys.path if path]
-own = make_model("models.hand:Hand", Path(".")).predict({"x": [[1.0]]})["y"].tolist()
-shipped = make_model("mark.models.digits:Digits", Path(".")).inputs[0].name
-print(json.dumps([own, shipped, load_forecaster("last-value").__module__]))
-"""
-
-
-def test_ours_and_a_user_s_models_live_in_one_process(tmp_path):
-    package(tmp_path, "models")
-    done = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-P", "-c", APART], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [[[3.0]], "image", "mark.predictors.naive"]
