@@ -357,33 +357,3 @@ def test_an_autoscaler_keeps_the_utilisation_that_its_policy_names() -> None:
             (fleet,) = plan_fleet(wanted, policy).counts
             counts.append(fleet.count)
         assert counts == [20, 10, 6]
-
-
-@pytest.mark.parametrize(
-    "planner",
-    [
-        plan_target_tracking,
-        plan_concurrency_tracking,
-        plan_predictive_scaling,
-        plan_two_windows,
-        ema_headroom(EmaHeadroom()),
-        spothedge(SpotHedge()),
-        pod_autoscaler(PodAutoscaler()),
-        plan_static(2),
-        plan_nothing,
-    ],
-    ids=[
-        "invocations",
-        "concurrency",
-        "predictive",
-        "two-windows",
-        "ema",
-        "spothedge",
-        "pods",
-        "static",
-        "nothing",
-    ],
-)
-def test_order_of_offerings_is_irrelevant(planner) -> None:  # type: ignore[no-untyped-def]
-    settings = {"history": (20.0,), "ready_history": (1,), "recent_rps": (20.0,), "running": {A: 2}}
-    assert planner(request([5.0], BOTH, **settings)) == planner(request([5.0], BOTH[::-1], **settings))

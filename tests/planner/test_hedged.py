@@ -82,7 +82,7 @@ def test_the_reason_says_what_is_there_what_the_fleet_is_worth_and_why_not_more(
 def test_what_a_fleet_carries_is_what_a_queue_of_that_length_lets_in() -> None:
     """Against a queue of fixed services and bounded length, simulated: 50 requests/s, 0.3 s of waiting room."""
     rng, rate, wait_s = np.random.default_rng(1), 50.0, 0.3
-    gaps = rng.exponential(1.0 / rate, 200_000)
+    gaps = rng.exponential(1.0 / rate, 60_000)
     forecast = spread(rate, rate, rate, units=1, peak=1.0)
     table = expect_rates(forecast, wait_s=wait_s)
     for capacity_rps in (35.0, 45.0, 50.0, 55.0):
@@ -115,8 +115,8 @@ def test_a_certain_load_is_carried_by_the_cheapest_type_and_its_noise_by_a_few_s
     assert plan.shortfall_rps < 3.0
 
 
-@pytest.mark.parametrize("there", [0, 100, 301])
-@pytest.mark.parametrize("rps", [0.4, 0.7, 0.9, 1.3, 1.6, 2.0, 2.4, 3.0])
+@pytest.mark.parametrize("there", [0, 301])
+@pytest.mark.parametrize("rps", [0.4, 0.9, 1.3, 2.0, 3.0])
 def test_a_fleet_of_hundreds_carries_its_load_with_the_cheaper_type(rps: float, there: int) -> None:
     """Whatever an instance carries beside a cell of the table: its blocks fill the cells that they take."""
     cheap = offering("cheap", rps=rps, usd_per_hour=0.05 * rps, launch_usd=0.0001 * rps)

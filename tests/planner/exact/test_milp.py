@@ -121,12 +121,6 @@ def test_instances_are_kept_through_a_valley_where_that_is_cheaper() -> None:
     assert counts_over_time(3) == [2, 0, 0, 0, 2]
 
 
-def test_what_runs_moves_the_plan() -> None:
-    assert planned([70.0] * 6) == {L: (1, 0)}
-    assert planned([70.0] * 6, running={S: 8}) == {S: (8, 8)}
-    assert planned([70.0] * 6, running={L: 2}) == {L: (1, 1)}
-
-
 def test_the_rates_after_the_lead_move_the_plan() -> None:
     assert planned([20.0] * 3 + [70.0] * 40) != planned([20.0] * 43)
 

@@ -29,10 +29,10 @@ def share(item: Offering, load_rps: float) -> float:
 
 
 def let_in(servers: int, works_s: float, batch: int, rate: float) -> float:
-    """Share of 40,000 Poisson arrivals that find a place, soon enough, in a batch that begins next."""
+    """Share of 10,000 Poisson arrivals that find a place, soon enough, in a batch that begins next."""
     rng = np.random.default_rng(1)
     begins, waiting, good = np.zeros(servers), np.zeros(servers, np.int64), 0
-    arrivals = np.cumsum(rng.exponential(1.0 / rate, 40_000))
+    arrivals = np.cumsum(rng.exponential(1.0 / rate, 10_000))
     for now in arrivals:
         begun = begins <= now
         waiting[begun & (waiting > 0)] = 0
@@ -47,7 +47,7 @@ def let_in(servers: int, works_s: float, batch: int, rate: float) -> float:
 
 
 @pytest.mark.parametrize("works_s", [0.55, 0.63, 0.75])
-@pytest.mark.parametrize("servers", [1, 2, 4])
+@pytest.mark.parametrize("servers", [1, 4])
 def test_a_simulated_fleet_lets_in_as_many_or_more(servers: int, works_s: float) -> None:
     """At three quarters of the capacity, where a server is hardly ever idle; several fall out of step."""
     item = steady(works_s)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -132,7 +132,7 @@ def pack_all(service: Service, there: tuple[Host, ...] = (), covered: Covered = 
     return pack(*service, there=there, hours=HOURS, covered=covered)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(services)
 def test_memory_waits_and_budgets_hold(service: Service) -> None:
     needs, types = {item.model: item for item in service[0]}, {item.offering: item for item in service[1]}
@@ -169,23 +169,23 @@ def can_carry(found: Packing, needs: dict[str, Need], unit: int) -> bool:
     return bool(-free.fun >= sum(load) * (1.0 - SAME))
 
 
-@settings(max_examples=15, deadline=None)
-@given(services, st.randoms())
-def test_the_order_of_models_and_types_changes_nothing(service: Service, random: object) -> None:
+@settings(max_examples=8, deadline=None)
+@given(services)
+def test_the_order_of_models_and_types_changes_nothing(service: Service) -> None:
     needs, types = service
     assert pack_all((needs[::-1], types[::-1])) == pack_all(service)
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.builds(some_service, st.integers(0, 10**6), st.integers(1, 15), st.integers(1, 4)))
-@example(some_service(2, 100, 3))
+@settings(max_examples=6, deadline=None)
+@given(st.builds(some_service, st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 4)))
 def test_planned_again_from_its_own_result_it_is_the_same(service: Service) -> None:
     assert_same_again(service)
 
 
 @pytest.mark.slow
-def test_planned_again_many_models_and_types_are_the_same() -> None:
-    assert_same_again(some_service(1, 64, 5))
+@pytest.mark.parametrize("service", [some_service(1, 64, 5), some_service(2, 100, 3)], ids=["many types", "many"])
+def test_planned_again_many_models_and_types_are_the_same(service: Service) -> None:
+    assert_same_again(service)
 
 
 def assert_same_again(service: Service) -> None:
@@ -193,11 +193,9 @@ def assert_same_again(service: Service) -> None:
     assert pack_all(service, found.hosts).hosts == found.hosts
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(services)
-def test_it_is_worth_as_much_as_any_one_model_or_any_one_type(
-    service: Service,
-) -> None:
+def test_it_is_worth_as_much_as_any_one_model_or_any_one_type(service: Service) -> None:
     needs, types = service
     worth = pack_all(service).worth_usd_per_hour
     least = max(pack_all(([item], types)).worth_usd_per_hour for item in needs)
@@ -205,7 +203,7 @@ def test_it_is_worth_as_much_as_any_one_model_or_any_one_type(
     assert worth >= least * (1.0 - 1e-2) - SAME
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.integers(0, 10**6))
 def test_two_identical_heavy_models_are_not_dearer_than_two_fleets(seed: int) -> None:
     [one] = some_needs(np.random.default_rng(seed), 1, 3)
@@ -230,7 +228,7 @@ def first_of_each(types: list[HostType], counts: list[int]) -> Covered:
     return covered
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.builds(some_service, st.integers(0, 10**6), st.integers(1, 4), st.just(2)),
     st.lists(st.integers(0, 2), min_size=2, max_size=2),
@@ -245,7 +243,7 @@ def test_what_is_paid_for_is_used_where_that_saves(service: Service, counts: lis
     assert pack_all(service, covered=lambda _: 0.0) == listed
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     usd=st.lists(st.floats(0.01, 0.15), min_size=3, max_size=3),
     rps=st.lists(st.floats(1.0, 5.0), min_size=3, max_size=3),
@@ -275,7 +273,7 @@ def test_no_way_to_use_what_is_paid_for_costs_less(usd: list[float], rps: list[f
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(10), pytest.param(range(10, 40), marks=pytest.mark.slow)], ids=["some", "more"]
+    "seeds", [range(4), pytest.param(range(4, 40), marks=pytest.mark.slow)], ids=["some", "more"]
 )
 def test_it_is_worth_nearly_what_the_integer_program_allows(seeds: range) -> None:
     shares = []
