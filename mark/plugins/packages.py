@@ -116,7 +116,7 @@ def _installer() -> tuple[str, ...]:
             f"a model has a {REQUIREMENTS}, and this Python has no pip: {sys.executable} -m ensurepip"
         )
     pip = (sys.executable, "-m", "pip", "install", "-q", "--no-input", "--disable-pip-version-check")
-    return (*pip, "--no-warn-script-location")
+    return (*pip, "--no-warn-script-location", "--no-warn-conflicts")  # with what is installed here it has none
 
 
 def _reason(*outputs: str) -> str:
