@@ -87,7 +87,7 @@ HOURS = st.integers(0, 250).map(lambda hour: BEGAN + hour * HOUR_S)
 
 
 @given(TOLD, st.lists(HOURS, min_size=1, max_size=4), st.lists(HOURS, min_size=1, max_size=6))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_compacting_a_ledger_never_changes_a_bill(told: list[Any], ends: list[float], asked: list[float]) -> None:
     """States come in any order; it is compacted up to later and later hours, and asked at any hour's end.
 
@@ -127,9 +127,9 @@ def test_within_an_hour_that_was_folded_it_grows(told: list[Any], end: float, as
     assert all(later >= earlier - 1e-9 for earlier, later in pairwise(bills))
 
 
-def test_a_life_of_two_years_has_a_bound() -> None:
+def test_a_life_of_more_than_a_year_has_a_bound() -> None:
     """Instances come and go all day, and a standby is woken once a day."""
-    record, days = LedgerRecord(transitions=()), 730
+    record, days = LedgerRecord(transitions=()), 460
     rows: list[int] = []
     for day in range(days):
         at = BEGAN + day * DAY_S
@@ -137,21 +137,21 @@ def test_a_life_of_two_years_has_a_bound() -> None:
             replace(
                 transition(n, state, at + HOUR_S * hour + 300.0 * n + 50.0 * place), instance=f"i-{day}-{hour}-{n}"
             )
-            for hour in range(0, 24, 6)
-            for n in range(1, 5)
+            for hour in (0, 12)
+            for n in (1, 2)
             for place, state in enumerate(LIFE)
         ]
         told += [transition(999, state, at + 7200.0 + 60.0 * place) for place, state in enumerate(NAP)]
         told.sort(key=lambda item: item.at)
         record = compacted(replace(record, transitions=(*record.transitions, *told)), folding_end(at + DAY_S))
         rows.append(len(record.rollups))
-    assert len(record.transitions) <= 68 * (KEEP_RAW_S / DAY_S + 1)
+    assert len(record.transitions) <= 20 * (KEEP_RAW_S / DAY_S + 1)
     assert max(rows) <= KEEP_HOURS_S / HOUR_S + (KEEP_DAYS_S - KEEP_HOURS_S) / DAY_S + 26
     assert rows[-1] == rows[-2]
     billed = sum(line.billed_s for item in record.rollups for line in item.billed)
     kept = usage_before(record.transitions, BEGAN + days * DAY_S).usages
     billed += sum(max(60, math.ceil(item.ended_at - item.started_at)) for item in kept)
-    assert billed == days * (16 * 60 + 60)  # each ran for less than a minute, or for one
+    assert billed == days * (4 * 60 + 60)  # each ran for less than a minute, or for one
 
 
 def test_what_is_there_is_kept_from_its_last_stop_on() -> None:

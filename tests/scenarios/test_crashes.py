@@ -20,8 +20,8 @@ from tests.scenarios.crash_world import (
     standing,
 )
 
-WORLDS, POINTS = 25, 30
-"""Some 700 schedules: so many worlds, and crashes in each."""
+WORLDS, POINTS = 10, 25
+"""Some 240 schedules: so many worlds, and crashes in each."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ def survive(seed: int, points: int | None) -> int:
 
 def test_a_crash_at_any_port_call_changes_nothing_after_two_ticks() -> None:
     """Some of the controllers that take over crash as well."""
-    assert sum(survive(seed, POINTS) for seed in range(WORLDS)) > 650
+    assert sum(survive(seed, POINTS) for seed in range(WORLDS)) > 220
 
 
 def test_every_port_call_of_a_world_may_crash() -> None:
@@ -120,7 +120,7 @@ def test_twenty_thousand_crashes() -> None:
     assert sum(survive(seed, 40) for seed in range(600)) > 20_000
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_one_that_lost_the_lease_writes_nothing_and_launches_nothing(seed: int) -> None:
     """A controller that was only slow goes on after another one has taken over."""
     minutes = untroubled(seed)

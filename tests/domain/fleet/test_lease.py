@@ -104,7 +104,7 @@ class OneHolder(RuleBasedStateMachine):
 
 
 TestOneHolder = OneHolder.TestCase
-TestOneHolder.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestOneHolder.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 def test_a_lease_whose_holder_is_silent_can_be_had_after_its_time() -> None:

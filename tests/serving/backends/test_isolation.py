@@ -48,7 +48,7 @@ from mark.serving.backends.replicas import ReplicatedBackend
 from tests.serving.backends.asks import INPUTS, OUTPUTS, ask, outputs
 from tests.waiting import PATIENCE_S
 
-PLANNED_GIB = 0.25
+PLANNED_GIB = 0.1
 USERS_DIFFER = os.geteuid() == 0 and unreadable_by_others(needed_folders([Path(__file__)])) is None
 
 
@@ -185,6 +185,7 @@ def test_what_holds_more_memory_than_planned_is_ended_and_its_neighbour_answers_
         leaking = asyncio.ensure_future(leaks.infer([ask([15, 0])]))
         while not leaking.done():
             assert await number(other, 1, 1) == neighbour
+            await asyncio.sleep(0.01)
         with pytest.raises(RuntimeError, match="ended while they answered"):
             await leaking
         await has_ended(process)
@@ -202,7 +203,7 @@ def test_what_hangs_is_really_ended():
         process = await number(backend, 1, 1)
         hanging = asyncio.ensure_future(backend.infer([ask([14, 0])]))
         while not any(replica.is_busy for replica in backend._replicas):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
         assert backend.replace_hung()
         assert [reply.status for reply in await hanging] == [504]
         await has_ended(process)

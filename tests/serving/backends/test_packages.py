@@ -96,7 +96,6 @@ def test_another_wheel_under_the_same_name_is_another_folder(tmp_path: Path) -> 
     ("line", "named"),
     [
         ("no-such-thing==9", "no-such-thing==9"),
-        ("what is this", "what is this"),
         ("-r missing.txt", "missing.txt"),
     ],
 )
