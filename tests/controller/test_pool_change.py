@@ -165,7 +165,7 @@ class World:
 EVENTS = ("appear", "refuse", "boot", "end", "interrupt")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     days=st.lists(
         st.tuples(st.sampled_from(MIXES), st.booleans(), st.lists(st.sampled_from(EVENTS), max_size=3)),
@@ -186,7 +186,7 @@ def test_no_pool_is_ever_dearer_than_its_budget(
             assert world.usd_per_hour <= budget * (1 + 1e-8)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(mixes=st.lists(st.sampled_from(MIXES), min_size=1, max_size=4), budget=st.floats(0.5, 3.0))
 def test_every_change_of_pools_ends_with_the_pool_that_was_planned(
     mixes: list[SizeDistribution], budget: float

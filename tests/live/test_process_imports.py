@@ -15,7 +15,6 @@ FRAMEWORKS = {"torch", "sklearn", "pandas", "matplotlib", "statsmodels", "lightg
 @pytest.mark.parametrize(
     ("module", "unused"),
     [
-        ("mark.live.processes.gateway", PLANNING | AWS | FRAMEWORKS),
         ("mark.live.processes.cloud_gateway", PLANNING | AWS | FRAMEWORKS),
         ("mark.live.processes.agent", PLANNING | AWS | FRAMEWORKS | {"mark.serving.gateway"}),
         ("mark.cli.main", (PLANNING - {"rich", "typer"}) | AWS | FRAMEWORKS),

@@ -44,7 +44,7 @@ def assert_whole(result: RunResult, workload: Workload) -> None:
     assert result.seconds.arrivals.sum() == arrived
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     script=SCRIPTS,
     case=st.tuples(st.sampled_from(["hedged", "mark", "greedy-oracle"]), st.sampled_from([*Market, Market.SPOT])),

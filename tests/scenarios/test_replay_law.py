@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ def hard(kernel: Kernel, *, seed: int = 1, faults: FaultScript = HARD) -> Experi
     return experiment(kernel, Market.SPOT, trace=trace, seed=seed, faults=faults, types=("c5.large", "c5.xlarge"))
 
 
+@cache
 def journal_of(kernel: Kernel, policy: str, *, seed: int = 1, faults: FaultScript = HARD) -> MemoryJournal:
     journal = MemoryJournal()
     run(hard(kernel, seed=seed, faults=faults), policy, journal)
@@ -107,7 +109,8 @@ def test_the_round_trip_is_exact(kernel: Kernel, policy: str) -> None:
 
 
 def test_same_seed_same_bytes_other_seed_other_bytes(kernel: Kernel) -> None:
-    first, again, other = (journal_of(kernel, "greedy-oracle", seed=seed).lines for seed in (1, 1, 2))
+    first, other = (journal_of(kernel, "greedy-oracle", seed=seed).lines for seed in (1, 2))
+    again = journal_of.__wrapped__(kernel, "greedy-oracle").lines
     assert first == again
     assert first != other
 

@@ -273,18 +273,18 @@ def test_without_telemetry_headers_pass_through_to_the_model_and_to_lambda() -> 
     run(test())
 
 
-@pytest.mark.parametrize("kind", ["refuses", "fails", "is not there"])
+@pytest.mark.parametrize("kind", ["refuses", "fails"])
 def test_a_dead_collector_harms_nobody(kind: str) -> None:
     async def test() -> None:
         with receiver() as collector, socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen(1)  # connects, and nobody ever answers
-            urls = {"is not there": "http://127.0.0.1:1", "refuses": collector.url}
             collector.status = 400
-            telemetry = sender(urls.get(kind, f"http://127.0.0.1:{silent.getsockname()[1]}"))
+            silent_url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            telemetry = sender(collector.url if kind == "refuses" else silent_url)
             async with live(telemetry=telemetry) as running:
                 client = await running.client()
-                for _ in range(900):
+                for _ in range(300):
                     assert (await client.ask()).status == 200
                 await client.close()
                 shown = (await running.ask("/metrics", None, "GET")).body.decode()
