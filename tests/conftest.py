@@ -27,9 +27,10 @@ from mark.simulator.engine.compiled import (
 )
 from mark.store import connect
 from mark.store.embedded import EmbeddedRedis
+from tests.coroutines import pytest_pyfunc_call
 from tests.same_ids import pytest_pycollect_makeitem
 
-__all__ = ["kernel", "pytest_pycollect_makeitem"]
+__all__ = ["kernel", "pytest_pycollect_makeitem", "pytest_pyfunc_call"]
 
 pytest_plugins = ["tests.command_line"]
 

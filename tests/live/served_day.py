@@ -78,7 +78,9 @@ def _journal(store: ServiceStore, events: Events) -> None:
         at = BEGAN + 60.0 * minute
         unit = DemandUnit(start_at=at - 60.0, count=round(60 * RPS), mean_rps=RPS, max_rps=2 * RPS)
         counted = tuple(event for event in events if event.touches(at, at + 3600.0))
-        usual = point_forecast(at, mean_rps=hour, max_rps=hour, source="steady")
-        forecast = replace(usual, unit_s=60.0, events=counted) if counted else None
+        forecast = None
+        if counted:
+            usual = point_forecast(at, mean_rps=hour, max_rps=hour, source="steady")
+            forecast = replace(usual, unit_s=60.0, events=counted)
         seen = Observation(now=at, fleet=FleetView(), demand=unit, forecast=forecast)
         journal.write(entry_line(FleetView(), seen, Decision(state=State())))

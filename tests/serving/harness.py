@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -238,14 +239,11 @@ class Live:
         return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name)), 0.0)
 
 
-async def truth(value: bool) -> bool:
-    return value
-
-
-async def until(condition: Callable[[], Coroutine[Any, Any, bool]], within_s: float = PATIENCE_S) -> None:
+async def until(condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
+    """Wait until it is true, or until the coroutine that it makes returns what is."""
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s
-    while not await condition():
+    while not (await found if inspect.isawaitable(found := condition()) else found):
         assert loop.time() < end, "it never came about"
         await asyncio.sleep(0.005)
 

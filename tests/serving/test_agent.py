@@ -39,7 +39,7 @@ from mark.serving.agent.process import EXIT_BROKEN, EXIT_DRAINED, EXIT_STOPPED, 
 from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.steady_time import steady_time
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
-from tests.serving.harness import BODY, INFER, LAMBDA, Client, Live, live, offering, run, served, truth, until
+from tests.serving.harness import BODY, INFER, LAMBDA, Client, Live, live, offering, run, served, until
 from tests.waiting import PATIENCE_S
 
 
@@ -99,194 +99,157 @@ def request(id_: int, *, left_s: float = 1.0, forced: bool = False, body: bytes 
     return Request(id_, 0, int(left_s * 1e6), INFER.encode(), b"application/json", 0, b"r", b"", body, forced)
 
 
-def test_what_comes_while_it_works_shares_the_next_batches() -> None:
-    async def test() -> None:
-        async with live() as running:
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            gateway = await frames_to(running)
-            gateway.send(request(1))
-            await until(lambda: truth(backend.batches == [1]))
-            gateway.send(*(request(number) for number in range(2, 8)))
+async def test_what_comes_while_it_works_shares_the_next_batches() -> None:
+    async with live() as running:
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        gateway = await frames_to(running)
+        gateway.send(request(1))
+        await until(lambda: backend.batches == [1])
+        gateway.send(*(request(number) for number in range(2, 8)))
+        state = await gateway.next(State)
+        while not (isinstance(state, State) and state.waiting == 6):
             state = await gateway.next(State)
-            while not (isinstance(state, State) and state.waiting == 6):
-                state = await gateway.next(State)
-            backend.free.set()
-            ids = set()
-            for _ in range(7):
-                response = await gateway.next(Response)
-                assert isinstance(response, Response)
-                assert response.status == 200
-                ids.add(response.id)
-            await gateway.close()
-
-            assert ids == set(range(1, 8))
-            assert backend.batches == [1, 4, 2]
-
-    run(test())
-
-
-def test_the_bouncer_admits_what_can_be_in_time_and_what_is_forced() -> None:
-    async def test() -> None:
-        async with live() as running:
-            gateway = await frames_to(running)
-            gateway.send(request(1, left_s=0.001))
-            assert await gateway.next(BouncedFrame) == BouncedFrame(1, pytest.approx(2000, abs=100))
-            gateway.send(request(2, left_s=0.001, forced=True))
+        backend.free.set()
+        ids = set()
+        for _ in range(7):
             response = await gateway.next(Response)
-            await gateway.close()
-
             assert isinstance(response, Response)
-            assert response.id == 2
+            assert response.status == 200
+            ids.add(response.id)
+        await gateway.close()
 
-    run(test())
-
-
-def test_without_a_bouncer_everything_is_taken() -> None:
-    async def test() -> None:
-        async with live(served(dispatch=DispatchPolicy(admission_factor=None))) as running:
-            assert (await running.ask(x_mark_deadline_ms="1")).status == 200
-            assert running.agents["i-0"].backend.batches == [1]
-
-    run(test())
+        assert ids == set(range(1, 8))
+        assert backend.batches == [1, 4, 2]
 
 
-def test_a_cancelled_request_is_not_run() -> None:
-    async def test() -> None:
-        async with live() as running:
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            gateway = await frames_to(running)
-            gateway.send(request(1))
-            await until(lambda: truth(backend.batches == [1]))
-            gateway.send(request(2), request(3))
-            await until(lambda: waits(running, 2))
-            gateway.send(Cancel(2))
-            await until(lambda: waits(running, 1))
-            backend.free.set()
-            answered = [await gateway.next(Response), await gateway.next(Response)]
-            await gateway.close()
+async def test_the_bouncer_admits_what_can_be_in_time_and_what_is_forced() -> None:
+    async with live() as running:
+        gateway = await frames_to(running)
+        gateway.send(request(1, left_s=0.001))
+        assert await gateway.next(BouncedFrame) == BouncedFrame(1, pytest.approx(2000, abs=100))
+        gateway.send(request(2, left_s=0.001, forced=True))
+        response = await gateway.next(Response)
+        await gateway.close()
 
-            assert [frame.id for frame in answered if isinstance(frame, Response)] == [1, 3]
-            assert len(backend.requests) == 2
+        assert isinstance(response, Response)
+        assert response.id == 2
 
-    run(test())
+
+async def test_without_a_bouncer_everything_is_taken() -> None:
+    async with live(served(dispatch=DispatchPolicy(admission_factor=None))) as running:
+        assert (await running.ask(x_mark_deadline_ms="1")).status == 200
+        assert running.agents["i-0"].backend.batches == [1]
+
+
+async def test_a_cancelled_request_is_not_run() -> None:
+    async with live() as running:
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        gateway = await frames_to(running)
+        gateway.send(request(1))
+        await until(lambda: backend.batches == [1])
+        gateway.send(request(2), request(3))
+        await until(lambda: waits(running, 2))
+        gateway.send(Cancel(2))
+        await until(lambda: waits(running, 1))
+        backend.free.set()
+        answered = [await gateway.next(Response), await gateway.next(Response)]
+        await gateway.close()
+
+        assert [frame.id for frame in answered if isinstance(frame, Response)] == [1, 3]
+        assert len(backend.requests) == 2
 
 
 @pytest.mark.parametrize(
     "data", [b"GET / HTTP/1.1\r\n\r\n" * 4, b"\xff" * 40, encode(Hello(99))], ids=["HTTP", "noise", "version 99"]
 )
-def test_a_client_with_malformed_frames_is_cut_off_and_harms_nobody(data: bytes) -> None:
-    async def test() -> None:
-        async with live() as running:
-            member = running.store.listed["i-0"]
-            client = Client(*await asyncio.open_connection(member.host, member.port))
-            await client.reader.readexactly(len(encode(Challenge(VERSION))))
-            client.writer.write(data)
-            assert await client.is_closed()
+async def test_a_client_with_malformed_frames_is_cut_off_and_harms_nobody(data: bytes) -> None:
+    async with live() as running:
+        member = running.store.listed["i-0"]
+        client = Client(*await asyncio.open_connection(member.host, member.port))
+        await client.reader.readexactly(len(encode(Challenge(VERSION))))
+        client.writer.write(data)
+        assert await client.is_closed()
+        await client.close()
+        assert (await running.ask()).status == 200
+
+
+async def test_told_to_drain_it_answers_what_it_has_and_powers_off() -> None:
+    async with live(agents=2) as running:
+        agent = running.agents["i-0"]
+        running.agents["i-1"].backend.free.clear()
+        agent.backend.free.clear()
+        clients = [await running.client() for _ in range(2)]
+        for client in clients:
+            client.send()
+        await running.until_metric('mark_gateway_in_flight{model="echo"}', 2)
+        running.store.drained.add("i-0")
+        await running.until_agents(1)
+        await until(lambda: running.store.listed["i-0"].state is MemberState.DRAINING)
+        running.agents["i-1"].backend.free.set()
+        assert (await running.ask()).status == 200
+        agent.backend.free.set()
+        for client in clients:
+            assert (await client.read()).status == 200
             await client.close()
-            assert (await running.ask()).status == 200
 
-    run(test())
-
-
-def test_told_to_drain_it_answers_what_it_has_and_powers_off() -> None:
-    async def test() -> None:
-        async with live(agents=2) as running:
-            agent = running.agents["i-0"]
-            running.agents["i-1"].backend.free.clear()
-            agent.backend.free.clear()
-            clients = [await running.client() for _ in range(2)]
-            for client in clients:
-                client.send()
-            await running.until_metric('mark_gateway_in_flight{model="echo"}', 2)
-            running.store.drained.add("i-0")
-            await running.until_agents(1)
-            await until(lambda: truth(running.store.listed["i-0"].state is MemberState.DRAINING))
-            running.agents["i-1"].backend.free.set()
-            assert (await running.ask()).status == 200
-            agent.backend.free.set()
-            for client in clients:
-                assert (await client.read()).status == 200
-                await client.close()
-
-            assert await agent.task == EXIT_DRAINED
-            assert "i-0" not in running.store.listed
-            assert agent.backend.closed
-            assert len(agent.backend.requests) == 1
-            assert await running.metric('mark_gateway_redispatched_total{model="echo"}') == 0
-
-    run(test())
+        assert await agent.task == EXIT_DRAINED
+        assert "i-0" not in running.store.listed
+        assert agent.backend.closed
+        assert len(agent.backend.requests) == 1
+        assert await running.metric('mark_gateway_redispatched_total{model="echo"}') == 0
 
 
-def test_a_stopped_agent_says_so() -> None:
-    async def test() -> None:
-        async with live() as running:
-            agent = running.agents["i-0"]
-            agent.stop.set()
-            assert await agent.task == EXIT_STOPPED
-
-    run(test())
+async def test_a_stopped_agent_says_so() -> None:
+    async with live() as running:
+        agent = running.agents["i-0"]
+        agent.stop.set()
+        assert await agent.task == EXIT_STOPPED
 
 
-def test_a_broken_backend_answers_500_and_ends_the_agent() -> None:
-    async def test() -> None:
-        async with live() as running:
-            agent = running.agents["i-0"]
-            agent.backend.broken = True
-            for _ in range(5):
-                reply = await running.ask()
-                assert reply.status == 500
-            assert await agent.task == EXIT_BROKEN
-            assert await running.metric('mark_gateway_failed_total{model="echo"}') == 5
-
-    run(test())
+async def test_a_broken_backend_answers_500_and_ends_the_agent() -> None:
+    async with live() as running:
+        agent = running.agents["i-0"]
+        agent.backend.broken = True
+        for _ in range(5):
+            reply = await running.ask()
+            assert reply.status == 500
+        assert await agent.task == EXIT_BROKEN
+        assert await running.metric('mark_gateway_failed_total{model="echo"}') == 5
 
 
-def test_nothing_is_taken_that_would_end_after_a_spot_notice() -> None:
-    async def test() -> None:
-        overflow = FakeLambda()
-        policy = DispatchPolicy(bounced=Bounced.LAMBDA)
-        async with live(served(overflow=LAMBDA, dispatch=policy), overflow=overflow) as running:
-            agent = running.agents["i-0"]
-            agent.taken_at.append(time.time() + 60)
-            await until(lambda: truth(running.store.listed["i-0"].terminates_at is not None))
-            assert (await running.ask()).headers["x-mark-served-by"] == "instance"
-            agent.taken_at.append(time.time())
+async def test_nothing_is_taken_that_would_end_after_a_spot_notice() -> None:
+    overflow = FakeLambda()
+    policy = DispatchPolicy(bounced=Bounced.LAMBDA)
+    async with live(served(overflow=LAMBDA, dispatch=policy), overflow=overflow) as running:
+        agent = running.agents["i-0"]
+        agent.taken_at.append(time.time() + 60)
+        await until(lambda: running.store.listed["i-0"].terminates_at is not None)
+        assert (await running.ask()).headers["x-mark-served-by"] == "instance"
+        agent.taken_at.append(time.time())
 
-            async def to_lambda() -> bool:
-                return (await running.ask()).headers["x-mark-served-by"] == "lambda"
+        async def to_lambda() -> bool:
+            return (await running.ask()).headers["x-mark-served-by"] == "lambda"
 
-            await until(to_lambda)
-
-    run(test())
+        await until(to_lambda)
 
 
-def test_measured_times_are_announced() -> None:
-    async def test() -> None:
-        async with live(takes_s=0.02) as running:
-            before = running.store.listed["i-0"].batch_s
-            for _ in range(10):
-                await running.ask()
-
-            async def slower() -> bool:
-                return running.store.listed["i-0"].batch_s[0] > 3 * before[0]
-
-            await until(slower)
-            assert running.store.listed["i-0"].capacity_rps < 4 / before[-1]
-
-    run(test())
+async def test_measured_times_are_announced() -> None:
+    async with live(takes_s=0.02) as running:
+        before = running.store.listed["i-0"].batch_s
+        for _ in range(10):
+            await running.ask()
+        await until(lambda: running.store.listed["i-0"].batch_s[0] > 3 * before[0])
+        assert running.store.listed["i-0"].capacity_rps < 4 / before[-1]
 
 
-def test_it_serves_on_when_the_store_is_away() -> None:
-    async def test() -> None:
-        async with live() as running:
-            running.store.away = True
-            await until(lambda: truth(running.store.refused > 0))
-            assert (await running.ask()).status == 200
-            running.store.away = False
-
-    run(test())
+async def test_it_serves_on_when_the_store_is_away() -> None:
+    async with live() as running:
+        running.store.away = True
+        await until(lambda: running.store.refused > 0)
+        assert (await running.ask()).status == 200
+        running.store.away = False
 
 
 LOOKS_S = 0.005
@@ -300,37 +263,31 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> ClockAnchor:
 
 
 @pytest.mark.parametrize("store_is_lost", [True, False])
-def test_left_alone_for_hours_it_powers_off(fast: ClockAnchor, store_is_lost: bool) -> None:
-    async def test() -> None:
-        async with live() as running:
-            running.store.anchor = fast
-            told = running.store.told_clock
-            await until(lambda: truth(running.store.told_clock > told))
-            running.store.away = store_is_lost
-            assert await running.agents["i-0"].task == EXIT_DRAINED
-            running.store.away = False
-
-    run(test())
+async def test_left_alone_for_hours_it_powers_off(fast: ClockAnchor, store_is_lost: bool) -> None:
+    async with live() as running:
+        running.store.anchor = fast
+        told = running.store.told_clock
+        await until(lambda: running.store.told_clock > told)
+        running.store.away = store_is_lost
+        assert await running.agents["i-0"].task == EXIT_DRAINED
+        running.store.away = False
 
 
 @pytest.mark.parametrize("is_used", [True, False])
-def test_an_agent_that_is_used_or_whose_controllers_act_stays(fast: ClockAnchor, is_used: bool) -> None:
-    async def test() -> None:
-        async with live() as running:
-            gateway = await frames_to(running)
-            running.store.anchor = fast
-            enough = running.store.told_clock + 2 * ORPHAN_AFTER_S / LONGEST_STEP_S
-            while running.store.told_clock < enough:
-                if is_used:
-                    gateway.send(request(1))
-                    await gateway.next(Response)
-                else:
-                    running.store.acted = fast.service_time(steady_time())
-                    await asyncio.sleep(0)
-            assert not running.agents["i-0"].task.done()
-            await gateway.close()
-
-    run(test())
+async def test_an_agent_that_is_used_or_whose_controllers_act_stays(fast: ClockAnchor, is_used: bool) -> None:
+    async with live() as running:
+        gateway = await frames_to(running)
+        running.store.anchor = fast
+        enough = running.store.told_clock + 2 * ORPHAN_AFTER_S / LONGEST_STEP_S
+        while running.store.told_clock < enough:
+            if is_used:
+                gateway.send(request(1))
+                await gateway.next(Response)
+            else:
+                running.store.acted = fast.service_time(steady_time())
+                await asyncio.sleep(0)
+        assert not running.agents["i-0"].task.done()
+        await gateway.close()
 
 
 class DeafStore(FakeStore):
@@ -402,32 +359,26 @@ def test_a_metadata_service_that_is_away_is_named_once_while_the_store_answers(
     ]
 
 
-def test_its_own_port_serves_the_model_health_and_metrics() -> None:
-    async def test() -> None:
-        async with live() as running:
-            port = running.agents["i-0"].http_port
-            client = Client(*await asyncio.open_connection("127.0.0.1", port))
-            assert (await client.ask("/v2/health/ready", None, "GET")).status == 200
-            assert (await client.ask("/ping", None, "GET")).status == 200
-            assert (await client.ask("/v2/models/echo", None, "GET")).document["name"] == "echo"
-            assert (await client.ask()).document["outputs"][0]["data"] == [0.0, 0.0]
-            assert (await client.ask("/other", None, "GET")).status == 404
-            page = (await client.ask("/metrics", None, "GET")).body.decode()
-            await client.close()
+async def test_its_own_port_serves_the_model_health_and_metrics() -> None:
+    async with live() as running:
+        port = running.agents["i-0"].http_port
+        client = Client(*await asyncio.open_connection("127.0.0.1", port))
+        assert (await client.ask("/v2/health/ready", None, "GET")).status == 200
+        assert (await client.ask("/ping", None, "GET")).status == 200
+        assert (await client.ask("/v2/models/echo", None, "GET")).document["name"] == "echo"
+        assert (await client.ask()).document["outputs"][0]["data"] == [0.0, 0.0]
+        assert (await client.ask("/other", None, "GET")).status == 404
+        page = (await client.ask("/metrics", None, "GET")).body.decode()
+        await client.close()
 
-            assert 'mark_agent_responses_total{instance="i-0",model="echo"} 1' in page
-
-    run(test())
+        assert 'mark_agent_responses_total{instance="i-0",model="echo"} 1' in page
 
 
-def test_it_is_not_ready_before_its_backend_is() -> None:
-    async def test() -> None:
-        async with live(agents=0) as running:
-            agent = await running.add_agent("i-0", wait=False)
-            seen = {running.store.listed["i-0"].state} if running.store.listed else {MemberState.STARTING}
-            await running.until_agents(1)
+async def test_it_is_not_ready_before_its_backend_is() -> None:
+    async with live(agents=0) as running:
+        agent = await running.add_agent("i-0", wait=False)
+        seen = {running.store.listed["i-0"].state} if running.store.listed else {MemberState.STARTING}
+        await running.until_agents(1)
 
-            assert seen == {MemberState.STARTING}
-            assert agent.backend.started
-
-    run(test())
+        assert seen == {MemberState.STARTING}
+        assert agent.backend.started

@@ -53,28 +53,22 @@ class End(FrameLink):
         self.came.append(frame)
 
 
-def test_frames_of_one_turn_leave_in_one_write() -> None:
-    async def scenario() -> None:
-        end = End()
-        first, second = encode(Bounced(1, 0)), encode(Bounced(2, 0))
-        end.write(first)
-        end.write(second)
-        assert end.wire.written == []
-        await asyncio.sleep(0)
-        assert end.wire.written == [first + second]
-
-    run(scenario())
+async def test_frames_of_one_turn_leave_in_one_write() -> None:
+    end = End()
+    first, second = encode(Bounced(1, 0)), encode(Bounced(2, 0))
+    end.write(first)
+    end.write(second)
+    assert end.wire.written == []
+    await asyncio.sleep(0)
+    assert end.wire.written == [first + second]
 
 
-def test_an_exception_costs_its_own_frame_and_no_other() -> None:
-    async def scenario() -> None:
-        end = End()
-        end.data_received(encode(Bounced(12, 0)) + encode(Bounced(13, 0)) + encode(Bounced(14, 0)))
-        assert end.came == [Bounced(12, 0), Bounced(14, 0)]
-        assert end.errors.count == 1
-        assert not end.wire.ended
-
-    run(scenario())
+async def test_an_exception_costs_its_own_frame_and_no_other() -> None:
+    end = End()
+    end.data_received(encode(Bounced(12, 0)) + encode(Bounced(13, 0)) + encode(Bounced(14, 0)))
+    assert end.came == [Bounced(12, 0), Bounced(14, 0)]
+    assert end.errors.count == 1
+    assert not end.wire.ended
 
 
 @pytest.mark.parametrize("wrong", [b"\x00" * 64, encode(Cancel(1))], ids=["malformed", "unexpected"])
@@ -92,12 +86,9 @@ def test_a_malformed_or_unexpected_frame_closes_the_connection(
     assert "malformed frame from peer" in caplog.text
 
 
-def test_nothing_is_written_to_a_connection_that_closes() -> None:
-    async def scenario() -> None:
-        end = End()
-        end.write(encode(Goodbye()))
-        end.abort()
-        await asyncio.sleep(0)
-        assert (end.wire.written, end.errors.count) == ([], 0)
-
-    run(scenario())
+async def test_nothing_is_written_to_a_connection_that_closes() -> None:
+    end = End()
+    end.write(encode(Goodbye()))
+    end.abort()
+    await asyncio.sleep(0)
+    assert (end.wire.written, end.errors.count) == ([], 0)

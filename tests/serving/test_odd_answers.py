@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from mark.ports import InferReply, InferRequest, OverflowReply
-from tests.serving.harness import LAMBDA, live, run, served
+from tests.serving.harness import LAMBDA, live, served
 
 PLAIN = InferReply(status=200, content_type="text/plain", body=b"ok")
 UNUSUAL = {f"status {status}": PLAIN._replace(status=status) for status in (299, 499, 529)}
@@ -21,44 +21,35 @@ ODD = UNUSUAL | NONSENSE
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_an_agents_answers(odd: InferReply) -> None:
-    async def test() -> None:
-        async with live() as running:
-            running.agents["i-0"].backend.answers = odd
-            replies = await asyncio.gather(*(running.ask() for _ in range(4)))
+async def test_an_agents_answers(odd: InferReply) -> None:
+    async with live() as running:
+        running.agents["i-0"].backend.answers = odd
+        replies = await asyncio.gather(*(running.ask() for _ in range(4)))
 
-            expected = odd.status if odd in UNUSUAL.values() else 502
-            assert [reply.status for reply in replies] == [expected] * 4
-            assert await running.metric("mark_gateway_redispatched_total") == 0  # its connection was kept
-
-    run(test())
+        expected = odd.status if odd in UNUSUAL.values() else 502
+        assert [reply.status for reply in replies] == [expected] * 4
+        assert await running.metric("mark_gateway_redispatched_total") == 0  # its connection was kept
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_a_functions_answers(odd: InferReply, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with live(served(overflow=LAMBDA), agents=0) as running:
+async def test_a_functions_answers(odd: InferReply, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with live(served(overflow=LAMBDA), agents=0) as running:
 
-            async def invoke(_function: str, _request: InferRequest, _timeout_s: float) -> OverflowReply:
-                return OverflowReply(reply=odd, gib_s=0.5, cold=False)
+        async def invoke(_function: str, _request: InferRequest, _timeout_s: float) -> OverflowReply:
+            return OverflowReply(reply=odd, gib_s=0.5, cold=False)
 
-            monkeypatch.setattr(running.overflow, "invoke", invoke)
+        monkeypatch.setattr(running.overflow, "invoke", invoke)
 
-            assert (await running.ask()).status == (odd.status if odd in UNUSUAL.values() else 502)
-            assert await running.metric("mark_gateway_lambda_in_flight") == 0
-
-    run(test())
+        assert (await running.ask()).status == (odd.status if odd in UNUSUAL.values() else 502)
+        assert await running.metric("mark_gateway_lambda_in_flight") == 0
 
 
-def test_an_answer_that_has_no_body_leaves_the_connection_in_step() -> None:
-    async def test() -> None:
-        async with live() as running:
-            running.agents["i-0"].backend.answers = PLAIN._replace(status=204)
-            client = await running.client()
-            for _ in range(2):
-                reply = await client.ask()
-                assert (reply.status, reply.body) == (204, b"")
-                assert "content-length" not in reply.headers
-            await client.close()
-
-    run(test())
+async def test_an_answer_that_has_no_body_leaves_the_connection_in_step() -> None:
+    async with live() as running:
+        running.agents["i-0"].backend.answers = PLAIN._replace(status=204)
+        client = await running.client()
+        for _ in range(2):
+            reply = await client.ask()
+            assert (reply.status, reply.body) == (204, b"")
+            assert "content-length" not in reply.headers
+        await client.close()

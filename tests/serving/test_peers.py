@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,7 @@ def against(talk: Callable[[Live], None], **options: Any) -> None:
 @pytest.mark.parametrize("binary", [True, False])
 def test_tritonclient(binary: bool) -> None:
     def talk(running: Live) -> None:
-        client = triton.InferenceServerClient(f"127.0.0.1:{running.port}")
-        try:
+        with closing(triton.InferenceServerClient(f"127.0.0.1:{running.port}")) as client:
             assert client.is_server_live()
             assert client.is_server_ready()
             assert client.is_model_ready("echo")
@@ -60,8 +60,6 @@ def test_tritonclient(binary: bool) -> None:
                 np.testing.assert_array_equal(answer.get_result().as_numpy("x"), values)
             with pytest.raises(InferenceServerException, match="no route for"):
                 client.infer("other", [wanted])
-        finally:
-            client.close()
 
     against(talk)
 
@@ -71,8 +69,7 @@ def test_tritonclient(binary: bool) -> None:
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_tritonclient_compresses(coding: str, binary: bool, rows: int) -> None:
     def talk(running: Live) -> None:
-        client = triton.InferenceServerClient(f"127.0.0.1:{running.port}")
-        try:
+        with closing(triton.InferenceServerClient(f"127.0.0.1:{running.port}")) as client:
             values = np.full((rows, 2), 0.5, dtype=np.float32)
             wanted = triton.InferInput("x", [rows, 2], "FP32")
             wanted.set_data_from_numpy(values, binary_data=binary)
@@ -84,16 +81,13 @@ def test_tritonclient_compresses(coding: str, binary: bool, rows: int) -> None:
                 response_compression_algorithm=coding,
             )
             np.testing.assert_array_equal(result.as_numpy("x"), values)
-        finally:
-            client.close()
 
     against(talk)
 
 
 def test_tritonclient_learns_what_there_is() -> None:
     def talk(running: Live) -> None:
-        client = triton.InferenceServerClient(f"127.0.0.1:{running.port}")
-        try:
+        with closing(triton.InferenceServerClient(f"127.0.0.1:{running.port}")) as client:
             ready = {"name": "echo", "version": "1", "state": "READY", "reason": ""}
             assert client.get_model_repository_index() == [ready]
             config = client.get_model_config("echo")
@@ -117,22 +111,17 @@ def test_tritonclient_learns_what_there_is() -> None:
                 client.get_system_shared_memory_status()
             with pytest.raises(InferenceServerException, match="no route for"):
                 client.get_model_config("other")
-        finally:
-            client.close()
 
     against(talk)
 
 
-def test_the_index_says_who_is_not_ready() -> None:
-    async def test() -> None:
-        async with live(agents=0) as running:
-            (entry,) = (await running.ask("/v2/repository/index", b"")).document
-            assert (entry["state"], entry["reason"]) == ("UNAVAILABLE", "no instance accepts requests")
-            assert (await running.ask("/v2/repository/index", b'{"ready": true}')).document == []
-            assert (await running.ask("/v2/repository/index", b"{")).status == 400
-            assert (await running.ask("/v2/repository/index", None, "GET")).status == 405
-
-    run(test())
+async def test_the_index_says_who_is_not_ready() -> None:
+    async with live(agents=0) as running:
+        (entry,) = (await running.ask("/v2/repository/index", b"")).document
+        assert (entry["state"], entry["reason"]) == ("UNAVAILABLE", "no instance accepts requests")
+        assert (await running.ask("/v2/repository/index", b'{"ready": true}')).document == []
+        assert (await running.ask("/v2/repository/index", b"{")).status == 400
+        assert (await running.ask("/v2/repository/index", None, "GET")).status == 405
 
 
 @pytest.mark.parametrize(
@@ -148,25 +137,19 @@ def test_the_index_says_who_is_not_ready() -> None:
         "/endpoints/echo/async-invocations",
     ],
 )
-def test_what_is_not_offered_is_said(path: str) -> None:
-    async def test() -> None:
-        async with live(agents=0) as running:
-            reply = await running.ask(path, b"{}")
-            assert reply.status == 501
-            assert "not supported: " in reply.body.decode()
-
-    run(test())
+async def test_what_is_not_offered_is_said(path: str) -> None:
+    async with live(agents=0) as running:
+        reply = await running.ask(path, b"{}")
+        assert reply.status == 501
+        assert "not supported: " in reply.body.decode()
 
 
-def test_an_agents_own_port_knows_nothing_of_a_gateways() -> None:
-    async def test() -> None:
-        async with live() as running:
-            client = Client(*await asyncio.open_connection("127.0.0.1", running.agents["i-0"].http_port))
-            for path in ("/v2/models/echo/config", "/v2/models/stats", "/v2/repository/index"):
-                assert (await client.ask(path, None, "GET")).status == 404
-            await client.close()
-
-    run(test())
+async def test_an_agents_own_port_knows_nothing_of_a_gateways() -> None:
+    async with live() as running:
+        client = Client(*await asyncio.open_connection("127.0.0.1", running.agents["i-0"].http_port))
+        for path in ("/v2/models/echo/config", "/v2/models/stats", "/v2/repository/index"):
+            assert (await client.ask(path, None, "GET")).status == 404
+        await client.close()
 
 
 def sagemaker(port: int) -> Any:
@@ -182,8 +165,7 @@ def sagemaker(port: int) -> Any:
 
 def test_sagemaker_runtime() -> None:
     def talk(running: Live) -> None:
-        client = sagemaker(running.port)
-        try:
+        with closing(sagemaker(running.port)) as client:
             body = json.dumps({"instances": [[1, 2]]})
             answer = client.invoke_endpoint(EndpointName="echo", ContentType="application/json", Body=body)
             with answer["Body"] as stream:
@@ -198,8 +180,6 @@ def test_sagemaker_runtime() -> None:
             assert error.value.response["Error"]["Code"] == "ValidationError"
             with pytest.raises(botocore.exceptions.ClientError):
                 client.invoke_endpoint(EndpointName="other", Body=body)
-        finally:
-            client.close()
 
     against(talk, model=served(variants=("small",)))
 
@@ -207,26 +187,20 @@ def test_sagemaker_runtime() -> None:
 def test_sagemaker_runtime_is_told_what_the_model_said() -> None:
     def talk(running: Live) -> None:
         running.agents["i-0"].backend.answers = error_reply(400, "the body is not JSON")
-        client = sagemaker(running.port)
-        try:
+        with closing(sagemaker(running.port)) as client:
             with pytest.raises(botocore.exceptions.ClientError, match="the body is not JSON") as error:
                 client.invoke_endpoint(EndpointName="echo", Body=b"{")
             assert error.value.response["Error"]["Code"] == "ValidationError"
-        finally:
-            client.close()
 
     against(talk)
 
 
 def test_sagemaker_runtime_is_told_when_nobody_serves() -> None:
     def talk(running: Live) -> None:
-        client = sagemaker(running.port)
-        try:
+        with closing(sagemaker(running.port)) as client:
             with pytest.raises(botocore.exceptions.ClientError) as error:
                 client.invoke_endpoint(EndpointName="echo", Body=b"{}")
             assert error.value.response["Error"]["Code"] == "ServiceUnavailable"
-        finally:
-            client.close()
 
     against(talk, agents=0)
 
@@ -244,53 +218,46 @@ def certified(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return server, ssl.create_default_context(cafile=str(certificate))
 
 
-def test_a_client_with_tls_is_told_that_its_token_is_wrong_though_its_body_is_not_read(tmp_path: Path) -> None:
+async def test_a_client_with_tls_is_told_that_its_token_is_wrong_though_its_body_is_not_read(
+    tmp_path: Path,
+) -> None:
     server, trusting = certified(tmp_path)
 
-    async def test() -> None:
-        async with live(agents=0, tls=server, token="secret") as running:
-            reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=trusting)
-            writer.write(b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-length: 9000000\r\n\r\n" % INFER.encode())
-            writer.write(b"x" * 2_000_000)
-            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
-            writer.transport.abort()
-
-    run(test())
+    async with live(agents=0, tls=server, token="secret") as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=trusting)
+        writer.write(b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-length: 9000000\r\n\r\n" % INFER.encode())
+        writer.write(b"x" * 2_000_000)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+        writer.transport.abort()
 
 
-def test_tls(tmp_path: Path) -> None:
+async def test_tls(tmp_path: Path) -> None:
     server, trusting = certified(tmp_path)
 
-    async def test() -> None:
-        async with live(agents=0, tls=server) as running:
-            reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=trusting)
-            writer.write(b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
-            writer.close()
-            await writer.wait_closed()
-            plain = await running.client()
-            plain.send("/v2/health/live", None, "GET")
-            assert await plain.is_closed()
-            await plain.close()
-
-    run(test())
+    async with live(agents=0, tls=server) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=trusting)
+        writer.write(b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+        await writer.wait_closed()
+        plain = await running.client()
+        plain.send("/v2/health/live", None, "GET")
+        assert await plain.is_closed()
+        await plain.close()
 
 
-def test_peers_reach_a_gateway_with_an_address_and_tls_of_its_own_beside_its_clients(tmp_path: Path) -> None:
+async def test_peers_reach_a_gateway_with_an_address_and_tls_of_its_own_beside_its_clients(tmp_path: Path) -> None:
     """A node of the lean shape: the other gateway has a port of its own, with a certificate that it announced."""
     server, _ = certified(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
-    async def test() -> None:
-        async with live(agents=0, tls=server, own_address="127.0.0.1", peer_port=port) as running:
-            me = Peer(name="me", host="127.0.0.1", port=1)
-            told = next(peer for peer in await running.store.announce_gateway(me) if peer != me)
-            assert told.port == port
-            wrong = replace(told, certificate=make_certificate().fingerprint)
-            for peer, answers in ((told, True), (wrong, False), (replace(told, certificate=""), False)):
-                other = PeerGateway(peer)
-                assert await other.is_alive() == answers, peer
-                await other.close()
-
-    run(test())
+    async with live(agents=0, tls=server, own_address="127.0.0.1", peer_port=port) as running:
+        me = Peer(name="me", host="127.0.0.1", port=1)
+        told = next(peer for peer in await running.store.announce_gateway(me) if peer != me)
+        assert told.port == port
+        wrong = replace(told, certificate=make_certificate().fingerprint)
+        for peer, answers in ((told, True), (wrong, False), (replace(told, certificate=""), False)):
+            other = PeerGateway(peer)
+            assert await other.is_alive() == answers, peer
+            await other.close()

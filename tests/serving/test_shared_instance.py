@@ -33,7 +33,7 @@ from mark.serving.gateway.store_sync import StoreSync
 from mark.serving.gateway.telemetry.traffic_tally import Tally
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
-from tests.serving.harness import BODY, Client, offering, run, served, truth, until
+from tests.serving.harness import BODY, Client, offering, served, until
 
 MODELS = ("one", "two")
 
@@ -208,164 +208,142 @@ async def shared(
         await asyncio.gather(host, gateway)
 
 
-def test_models_are_placed_served_and_evicted() -> None:
-    async def test() -> None:
-        async with shared() as service:
-            await until(lambda: truth(service.store.listed.get("i-0") is not None))
-            assert await service.ask("one") == 503
-            service.place("one")
-            await service.until_serving("one")
-            service.place("one", "two")
-            await service.until_serving("one", "two")
-            assert {name: member.model for name, member in service.store.listed.items()} == {
-                "i-0": SHARED,
-                "i-0/one": "one",
-                "i-0/two": "two",
-            }
-            assert service.store.listed["i-0/two"].max_batch == 2
-            service.place("two", share_rps=0.0)
-            await until(lambda: truth(service.state("one") is None))
-            assert await service.ask("one") == 503
-            await until(lambda: truth(service.store.listed["i-0/two"].share_rps == 0.0))
-            assert len(service.backends["two"]) == 1, "a new share loads nothing"
-            service.place("one", "two")
-            await service.until_serving("one", "two")
-            service.store.drained.add("i-0")
-            assert await service.task == EXIT_DRAINED
-            assert not service.store.listed
-
-    run(test())
+async def test_models_are_placed_served_and_evicted() -> None:
+    async with shared() as service:
+        await until(lambda: service.store.listed.get("i-0") is not None)
+        assert await service.ask("one") == 503
+        service.place("one")
+        await service.until_serving("one")
+        service.place("one", "two")
+        await service.until_serving("one", "two")
+        assert {name: member.model for name, member in service.store.listed.items()} == {
+            "i-0": SHARED,
+            "i-0/one": "one",
+            "i-0/two": "two",
+        }
+        assert service.store.listed["i-0/two"].max_batch == 2
+        service.place("two", share_rps=0.0)
+        await until(lambda: service.state("one") is None)
+        assert await service.ask("one") == 503
+        await until(lambda: service.store.listed["i-0/two"].share_rps == 0.0)
+        assert len(service.backends["two"]) == 1, "a new share loads nothing"
+        service.place("one", "two")
+        await service.until_serving("one", "two")
+        service.store.drained.add("i-0")
+        assert await service.task == EXIT_DRAINED
+        assert not service.store.listed
 
 
-def test_a_model_that_is_not_wanted_any_more_while_it_loads_leaves_nothing_behind() -> None:
-    async def test() -> None:
-        async with shared({"two": Endless}) as service:
-            service.place(*MODELS)
-            await service.until_serving("one")
-            await until(lambda: truth(service.state("two") is MemberState.STARTING))
-            service.place("one")
-            await until(lambda: truth(service.backends["two"][0].closed))
-            await until(lambda: truth(service.state("two") is None))
-
-    run(test())
+async def test_a_model_that_is_not_wanted_any_more_while_it_loads_leaves_nothing_behind() -> None:
+    async with shared({"two": Endless}) as service:
+        service.place(*MODELS)
+        await service.until_serving("one")
+        await until(lambda: service.state("two") is MemberState.STARTING)
+        service.place("one")
+        await until(lambda: service.backends["two"][0].closed)
+        await until(lambda: service.state("two") is None)
 
 
-def test_a_model_that_broke_is_told_as_that_until_it_is_not_wanted_any_more() -> None:
-    async def test() -> None:
-        async with shared({"two": NotThere}) as service:
-            service.place(*MODELS)
-            await service.until_serving("one")
-            await until(lambda: truth(len(service.backends["two"]) > 1))
-            service.store.listed.pop("i-0/two", None)  # as if it had expired
-            await until(lambda: truth(service.state("two") is MemberState.BROKEN))
-            service.place("one")
-            await until(lambda: truth(service.state("two") is None))
-
-    run(test())
+async def test_a_model_that_broke_is_told_as_that_until_it_is_not_wanted_any_more() -> None:
+    async with shared({"two": NotThere}) as service:
+        service.place(*MODELS)
+        await service.until_serving("one")
+        await until(lambda: len(service.backends["two"]) > 1)
+        service.store.listed.pop("i-0/two", None)  # as if it had expired
+        await until(lambda: service.state("two") is MemberState.BROKEN)
+        service.place("one")
+        await until(lambda: service.state("two") is None)
 
 
-def test_a_model_with_another_longest_batch_is_loaded_beside_the_one_that_serves() -> None:
-    async def test() -> None:
-        Gated.free, Gated.starts = asyncio.Event(), 0
-        async with shared({"one": Gated}) as service:
-            service.place("one")
-            await service.until_serving("one")
-            service.place("one", max_batch=1)
-            await until(lambda: truth(len(service.backends["one"]) == 2))
+async def test_a_model_with_another_longest_batch_is_loaded_beside_the_one_that_serves() -> None:
+    Gated.free, Gated.starts = asyncio.Event(), 0
+    async with shared({"one": Gated}) as service:
+        service.place("one")
+        await service.until_serving("one")
+        service.place("one", max_batch=1)
+        await until(lambda: len(service.backends["one"]) == 2)
+        assert await service.ask("one") == 200
+        Gated.free.set()
+        before, _ = service.backends["one"]
+        while not before.closed:
             assert await service.ask("one") == 200
-            Gated.free.set()
-            before, _ = service.backends["one"]
-            while not before.closed:
-                assert await service.ask("one") == 200
-            assert await service.ask("one") == 200
-            await until(lambda: truth(set(service.store.listed) == {"i-0", "i-0/one~1"}))
-
-    run(test())
+        assert await service.ask("one") == 200
+        await until(lambda: set(service.store.listed) == {"i-0", "i-0/one~1"})
 
 
-def test_without_memory_for_both_the_one_that_serves_leaves_first() -> None:
-    async def test() -> None:
-        Counted.free, Counted.there, Counted.most = asyncio.Event(), 0, 0
-        Counted.free.set()
-        async with shared({"one": Counted}) as service:
-            service.place("one")
-            await service.until_serving("one")
-            service.place("one", max_batch=1, fits_beside=False)
-            await until(lambda: truth(len(service.backends["one"]) == 2))
-            await service.until_serving("one")
-            assert Counted.most == 1
-
-    run(test())
+async def test_without_memory_for_both_the_one_that_serves_leaves_first() -> None:
+    Counted.free, Counted.there, Counted.most = asyncio.Event(), 0, 0
+    Counted.free.set()
+    async with shared({"one": Counted}) as service:
+        service.place("one")
+        await service.until_serving("one")
+        service.place("one", max_batch=1, fits_beside=False)
+        await until(lambda: len(service.backends["one"]) == 2)
+        await service.until_serving("one")
+        assert Counted.most == 1
 
 
-def test_of_models_that_change_together_one_at_a_time_is_there_twice() -> None:
+async def test_of_models_that_change_together_one_at_a_time_is_there_twice() -> None:
     """And one that changes again before it was loaded is not there three times."""
 
-    async def test() -> None:
-        Counted.free, Counted.there, Counted.most = asyncio.Event(), 0, 0
+    Counted.free, Counted.there, Counted.most = asyncio.Event(), 0, 0
+    Counted.free.set()
+    async with shared({"one": Counted, "two": Counted}) as service:
+        service.place("one", "two", max_batch=3)
+        await service.until_serving("one", "two")
+        Counted.free.clear()
+        service.place("one", "two", max_batch=2)
+        await until(lambda: Counted.there == 3)
+        assert [await service.ask(model) for model in ("one", "two")] == [200, 200]
+        service.place("one", "two", max_batch=1)
+        await until(lambda: len(service.backends["one"]) + len(service.backends["two"]) == 4)
+        assert [await service.ask(model) for model in ("one", "two")] == [200, 200]
         Counted.free.set()
-        async with shared({"one": Counted, "two": Counted}) as service:
-            service.place("one", "two", max_batch=3)
-            await service.until_serving("one", "two")
-            Counted.free.clear()
-            service.place("one", "two", max_batch=2)
-            await until(lambda: truth(Counted.there == 3))
-            assert [await service.ask(model) for model in ("one", "two")] == [200, 200]
-            service.place("one", "two", max_batch=1)
-            await until(lambda: truth(len(service.backends["one"]) + len(service.backends["two"]) == 4))
-            assert [await service.ask(model) for model in ("one", "two")] == [200, 200]
-            Counted.free.set()
-            await until(lambda: truth([len(found) > 1 for found in service.backends.values()] == [True, True]))
-            await until(lambda: truth(Counted.there == 2))
-            assert Counted.most == 3
-
-    run(test())
+        await until(lambda: [len(found) > 1 for found in service.backends.values()] == [True, True])
+        await until(lambda: Counted.there == 2)
+        assert Counted.most == 3
 
 
-def test_a_store_that_has_lost_what_an_instance_is_to_hold_takes_no_model_away() -> None:
-    async def test() -> None:
-        async with shared() as service:
-            service.place(*MODELS)
-            await service.until_serving(*MODELS)
-            service.store.hosts.clear()
-            asked = service.store.asked_host
-            await until(lambda: truth(service.store.asked_host > asked + 1))
-            service.place("one")
-            await until(lambda: truth(service.state("two") is None))
-            assert await service.ask("one") == 200
-            assert len(service.backends["one"]) == 1, "it was never taken away"
-
-    run(test())
+async def test_a_store_that_has_lost_what_an_instance_is_to_hold_takes_no_model_away() -> None:
+    async with shared() as service:
+        service.place(*MODELS)
+        await service.until_serving(*MODELS)
+        service.store.hosts.clear()
+        asked = service.store.asked_host
+        await until(lambda: service.store.asked_host > asked + 1)
+        service.place("one")
+        await until(lambda: service.state("two") is None)
+        assert await service.ask("one") == 200
+        assert len(service.backends["one"]) == 1, "it was never taken away"
 
 
-def test_a_gateways_part_of_a_share_goes_by_the_loads_that_all_announce(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gateways_part_of_a_share_goes_by_the_loads_that_all_announce(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told: list[float] = []
     monkeypatch.setattr(AgentView, "give_share", lambda _view, share_rps, _now: told.append(share_rps))
 
-    async def test() -> None:
-        async with shared() as service:
-            peers = service.store.peers
-            service.place("one", share_rps=6.0)
-            await until(lambda: truth(told[-1:] == pytest.approx([6.0])))
-            other = Peer(name="g2", host="127.0.0.1", port=service.port)
-            peers["g2"] = replace(other, loads=(("one", 100.0),))
-            await until(lambda: truth(0.0 < told[-1] < 0.1))
-            peers["g2"] = other
-            await until(lambda: truth(told[-1] == pytest.approx(3.0)))
+    async with shared() as service:
+        peers = service.store.peers
+        service.place("one", share_rps=6.0)
+        await until(lambda: told[-1:] == pytest.approx([6.0]))
+        other = Peer(name="g2", host="127.0.0.1", port=service.port)
+        peers["g2"] = replace(other, loads=(("one", 100.0),))
+        await until(lambda: 0.0 < told[-1] < 0.1)
+        peers["g2"] = other
+        await until(lambda: told[-1] == pytest.approx(3.0))
 
-            async def has_load() -> bool:
-                await service.ask("one")
-                ((_, load_rps),) = peers["g1"].loads
-                return load_rps > 0.0 and told[-1] == part_of_share(6.0, load_rps, load_rps, 2)
+        async def has_load() -> bool:
+            await service.ask("one")
+            ((_, load_rps),) = peers["g1"].loads
+            return load_rps > 0.0 and told[-1] == part_of_share(6.0, load_rps, load_rps, 2)
 
-            await until(has_load)
-            await service.store.leave_gateways("g2")
-            await until(lambda: truth(told[-1] == pytest.approx(6.0)))
-
-    run(test())
+        await until(has_load)
+        await service.store.leave_gateways("g2")
+        await until(lambda: told[-1] == pytest.approx(6.0))
 
 
-def test_a_gateway_knows_the_neighbours_of_a_model_while_it_is_connected_to_them(
+async def test_a_gateway_knows_the_neighbours_of_a_model_while_it_is_connected_to_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[AgentConnections] = []
@@ -382,120 +360,102 @@ def test_a_gateway_knows_the_neighbours_of_a_model_while_it_is_connected_to_them
             one.member.model: one for one in made[0].open.values() if one.member.is_tenant and one.is_accepting
         }
 
-    async def test() -> None:
-        async with shared() as service:
-            service.place(*MODELS)
-            await service.until_serving(*MODELS)
-            one, two = (connected()[name] for name in MODELS)
-            assert one.view.device is two.view.device is not None
-            service.place("one")
-            await until(lambda: truth("two" not in connected() and two.view.device is None))
-            one.abort()
-            await until(lambda: truth(connected().get("one", one) is not one))
-            again = connected()["one"]
-            assert one.view.device is None
-            assert again.view.device is not None
-            service.place(*MODELS)
-            await service.until_serving(*MODELS)
-            assert connected()["two"].view.device is again.view.device
-
-    run(test())
+    async with shared() as service:
+        service.place(*MODELS)
+        await service.until_serving(*MODELS)
+        one, two = (connected()[name] for name in MODELS)
+        assert one.view.device is two.view.device is not None
+        service.place("one")
+        await until(lambda: "two" not in connected() and two.view.device is None)
+        one.abort()
+        await until(lambda: connected().get("one", one) is not one)
+        again = connected()["one"]
+        assert one.view.device is None
+        assert again.view.device is not None
+        service.place(*MODELS)
+        await service.until_serving(*MODELS)
+        assert connected()["two"].view.device is again.view.device
 
 
-def test_one_batch_runs_at_a_time_and_nothing_is_lost() -> None:
-    async def test() -> None:
-        Watched.most = 0
-        async with shared(takes_s=0.002) as service:
-            service.place(*MODELS)
-            await service.until_serving(*MODELS)
-            asked = [service.ask(MODELS[n % 2]) for n in range(60)]
-            assert set(await asyncio.gather(*asked)) == {200}
-            assert Watched.most == 1
-
-    run(test())
+async def test_one_batch_runs_at_a_time_and_nothing_is_lost() -> None:
+    Watched.most = 0
+    async with shared(takes_s=0.002) as service:
+        service.place(*MODELS)
+        await service.until_serving(*MODELS)
+        asked = [service.ask(MODELS[n % 2]) for n in range(60)]
+        assert set(await asyncio.gather(*asked)) == {200}
+        assert Watched.most == 1
 
 
-def test_a_model_that_loads_for_ever_is_broken_after_a_while_and_harms_no_other(
+async def test_a_model_that_loads_for_ever_is_broken_after_a_while_and_harms_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rules, "LOAD_FLOOR_S", 0.1)
     monkeypatch.setattr(rules, "LOAD_S_PER_GIB", 0.0)
 
-    async def test() -> None:
-        async with shared({"two": Endless}) as service:
-            service.place(*MODELS)
-            await service.until_serving("one")
-            await until(lambda: truth(service.state("two") is MemberState.BROKEN))
-            await until(lambda: truth(len(service.backends["two"]) > 1))
-            assert service.backends["two"][0].closed, "its process is ended"
-            assert await service.ask("one") == 200
-
-    run(test())
+    async with shared({"two": Endless}) as service:
+        service.place(*MODELS)
+        await service.until_serving("one")
+        await until(lambda: service.state("two") is MemberState.BROKEN)
+        await until(lambda: len(service.backends["two"]) > 1)
+        assert service.backends["two"][0].closed, "its process is ended"
+        assert await service.ask("one") == 200
 
 
-def test_a_model_that_does_not_load_or_breaks_is_its_own_matter() -> None:
-    async def test() -> None:
-        async with shared({"two": NotThere}) as service:
-            service.place(*MODELS)
-            await service.until_serving("one")
-            await until(lambda: truth(service.state("two") is MemberState.BROKEN))
-            await until(lambda: truth(len(service.backends["two"]) > 1))
-            assert service.backends["two"][0].closed, "it holds neither memory nor a process"
-            assert await service.ask("two") == 503
-            assert await service.ask("one") == 200
-        async with shared({"two": Failing}) as service:
-            service.place(*MODELS)
-            await service.until_serving("one")
-            await until(lambda: truth(service.state("two") is MemberState.READY))
+async def test_a_model_that_does_not_load_or_breaks_is_its_own_matter() -> None:
+    async with shared({"two": NotThere}) as service:
+        service.place(*MODELS)
+        await service.until_serving("one")
+        await until(lambda: service.state("two") is MemberState.BROKEN)
+        await until(lambda: len(service.backends["two"]) > 1)
+        assert service.backends["two"][0].closed, "it holds neither memory nor a process"
+        assert await service.ask("two") == 503
+        assert await service.ask("one") == 200
+    async with shared({"two": Failing}) as service:
+        service.place(*MODELS)
+        await service.until_serving("one")
+        await until(lambda: service.state("two") is MemberState.READY)
 
-            async def broke() -> bool:
-                assert await service.ask("two") in (500, 503)
-                return len(service.backends["two"]) > 1
+        async def broke() -> bool:
+            assert await service.ask("two") in (500, 503)
+            return len(service.backends["two"]) > 1
 
-            await until(broke)
-            assert await service.ask("one") == 200
-            assert len(service.backends["one"]) == 1
-
-    run(test())
+        await until(broke)
+        assert await service.ask("one") == 200
+        assert len(service.backends["one"]) == 1
 
 
-def test_neighbours_do_not_wait_for_a_batch_that_does_not_end() -> None:
-    async def test() -> None:
-        async with shared() as service:
-            service.place(*MODELS)
-            await service.until_serving(*MODELS)
-            (hung,) = service.backends["two"]
-            hung.free.clear()
-            hanging = asyncio.ensure_future(service.ask("two"))
-            await until(lambda: truth(Watched.running == 1))
-            assert [await service.ask("one") for _ in range(5)] == [200] * 5
-            assert not hanging.done()
-            behind = asyncio.ensure_future(service.ask("two"))
-            assert await service.ask("one") == 200
-            assert not behind.done(), "nobody else has the model: it waits"
-            hung.free.set()
-            assert (await hanging, await behind) == (200, 200)
-            await service.until_serving("two")
-            assert service.backends["two"] == [hung], "a batch that was only slow costs no start"
-
-    run(test())
+async def test_neighbours_do_not_wait_for_a_batch_that_does_not_end() -> None:
+    async with shared() as service:
+        service.place(*MODELS)
+        await service.until_serving(*MODELS)
+        (hung,) = service.backends["two"]
+        hung.free.clear()
+        hanging = asyncio.ensure_future(service.ask("two"))
+        await until(lambda: Watched.running == 1)
+        assert [await service.ask("one") for _ in range(5)] == [200] * 5
+        assert not hanging.done()
+        behind = asyncio.ensure_future(service.ask("two"))
+        assert await service.ask("one") == 200
+        assert not behind.done(), "nobody else has the model: it waits"
+        hung.free.set()
+        assert (await hanging, await behind) == (200, 200)
+        await service.until_serving("two")
+        assert service.backends["two"] == [hung], "a batch that was only slow costs no start"
 
 
-def test_a_model_whose_process_ends_is_started_anew_also_while_nobody_asks() -> None:
-    async def test() -> None:
-        async with shared({"two": Mortal}) as service:
-            service.place(*MODELS)
-            await service.until_serving(*MODELS)
-            Mortal.is_gone = True
-            try:
-                assert await service.ask("two") == 503, "no process read it, so it did not fail"
-                await until(lambda: truth(len(service.backends["two"]) > 1))
-            finally:
-                Mortal.is_gone = False
-            await service.until_serving(*MODELS)
-            assert len(service.backends["one"]) == 1
-
-    run(test())
+async def test_a_model_whose_process_ends_is_started_anew_also_while_nobody_asks() -> None:
+    async with shared({"two": Mortal}) as service:
+        service.place(*MODELS)
+        await service.until_serving(*MODELS)
+        Mortal.is_gone = True
+        try:
+            assert await service.ask("two") == 503, "no process read it, so it did not fail"
+            await until(lambda: len(service.backends["two"]) > 1)
+        finally:
+            Mortal.is_gone = False
+        await service.until_serving(*MODELS)
+        assert len(service.backends["one"]) == 1
 
 
 def test_what_a_shared_instance_gives_back_is_taken_off_the_window_it_came_in() -> None:

@@ -17,7 +17,7 @@ from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.queue_estimate import QueueEstimate
 from tests.serving.fakes import EchoBackend
-from tests.serving.harness import INFER, INPUTS, LAMBDA, Client, live, run, served, truth, until
+from tests.serving.harness import INFER, INPUTS, LAMBDA, Client, live, run, served, until
 from tests.serving.test_agent import request
 from tests.serving.test_wire import connection, greet
 
@@ -41,27 +41,21 @@ async def seen_sizes(model: ServedModel, *asks: tuple[bytes, dict[str, str]]) ->
         return [request.size for request in running.agents["i-0"].backend.requests]
 
 
-def test_the_size_of_the_header_comes_to_the_model_s_batch() -> None:
-    async def test() -> None:
-        body = rows_of(1)
-        asks = [
-            (body, {}),
-            (body, {"x_mark_size": "3"}),
-            (body, {"X_Mark_Size": "4"}),
-            (body, {"x_mark_size": "1"}),
-        ]
-        assert await seen_sizes(served(), *asks) == [1, 3, 4, 1]
-
-    run(test())
+async def test_the_size_of_the_header_comes_to_the_model_s_batch() -> None:
+    body = rows_of(1)
+    asks = [
+        (body, {}),
+        (body, {"x_mark_size": "3"}),
+        (body, {"X_Mark_Size": "4"}),
+        (body, {"x_mark_size": "1"}),
+    ]
+    assert await seen_sizes(served(), *asks) == [1, 3, 4, 1]
 
 
-def test_rows_are_the_size_where_the_model_says_so_and_a_header_goes_first() -> None:
-    async def test() -> None:
-        asks = [(rows_of(3), {}), (rows_of(3), {"x_mark_size": "2"}), (rows_of(1), {})]
-        assert await seen_sizes(by_rows(), *asks) == [3, 2, 1]
-        assert await seen_sizes(served(), *asks) == [1, 2, 1]
-
-    run(test())
+async def test_rows_are_the_size_where_the_model_says_so_and_a_header_goes_first() -> None:
+    asks = [(rows_of(3), {}), (rows_of(3), {"x_mark_size": "2"}), (rows_of(1), {})]
+    assert await seen_sizes(by_rows(), *asks) == [3, 2, 1]
+    assert await seen_sizes(served(), *asks) == [1, 2, 1]
 
 
 WRONG = {
@@ -75,43 +69,34 @@ WRONG = {
 
 
 @pytest.mark.parametrize("size", WRONG.values(), ids=WRONG)
-def test_a_size_that_is_none_is_refused_with_one_line_and_harms_nobody(size: str) -> None:
-    async def test() -> None:
-        async with live() as running:
-            client = await running.client()
-            reply = await client.ask(x_mark_size=size)
-            assert reply.status == 400
-            assert reply.document == {"error": "x-mark-size must be a whole number of items from 1 to 4"}
-            assert (await client.ask()).status == 200
-            direct = Client(*await asyncio.open_connection("127.0.0.1", running.agents["i-0"].http_port))
-            assert (await direct.ask(x_mark_size=size)).status == 400
-            assert len(running.agents["i-0"].backend.requests) == 1
-            await client.close()
-            await direct.close()
-
-    run(test())
+async def test_a_size_that_is_none_is_refused_with_one_line_and_harms_nobody(size: str) -> None:
+    async with live() as running:
+        client = await running.client()
+        reply = await client.ask(x_mark_size=size)
+        assert reply.status == 400
+        assert reply.document == {"error": "x-mark-size must be a whole number of items from 1 to 4"}
+        assert (await client.ask()).status == 200
+        direct = Client(*await asyncio.open_connection("127.0.0.1", running.agents["i-0"].http_port))
+        assert (await direct.ask(x_mark_size=size)).status == 400
+        assert len(running.agents["i-0"].backend.requests) == 1
+        await client.close()
+        await direct.close()
 
 
-def test_more_rows_than_the_profile_covers_are_refused_with_one_line() -> None:
-    async def test() -> None:
-        async with live(by_rows()) as running:
-            reply = await running.ask(body=rows_of(5))
-            assert reply.status == 400
-            assert reply.document == {"error": "a request has at most 4 rows"}
-            assert (await running.ask(body=rows_of(4))).status == 200
-
-    run(test())
+async def test_more_rows_than_the_profile_covers_are_refused_with_one_line() -> None:
+    async with live(by_rows()) as running:
+        reply = await running.ask(body=rows_of(5))
+        assert reply.status == 400
+        assert reply.document == {"error": "a request has at most 4 rows"}
+        assert (await running.ask(body=rows_of(4))).status == 200
 
 
-def test_a_request_too_large_to_be_in_time_is_shed_where_a_small_one_is_served() -> None:
-    async def test() -> None:
-        dispatch = DispatchPolicy(admission_factor=1.0, bounced=Bounced.NOWHERE, late=Late.SHED)
-        model = served(latency_s=5.0, dispatch=dispatch, batch_s=(0.002, 0.003, 0.004, 60.0))
-        async with live(model) as running:
-            assert (await running.ask(x_mark_size="3")).status == 200
-            assert (await running.ask(x_mark_size="4")).status == 503
-
-    run(test())
+async def test_a_request_too_large_to_be_in_time_is_shed_where_a_small_one_is_served() -> None:
+    dispatch = DispatchPolicy(admission_factor=1.0, bounced=Bounced.NOWHERE, late=Late.SHED)
+    model = served(latency_s=5.0, dispatch=dispatch, batch_s=(0.002, 0.003, 0.004, 60.0))
+    async with live(model) as running:
+        assert (await running.ask(x_mark_size="3")).status == 200
+        assert (await running.ask(x_mark_size="4")).status == 503
 
 
 class Sink:
@@ -144,39 +129,33 @@ def job(client: Sink, number: int, size: int) -> Job:
     ],
     ids=["of one item", "next does not fit", "larger than a batch goes alone", "each alone"],
 )
-def test_a_batch_is_limited_in_items(sizes: list[int], batches: list[int]) -> None:
-    async def test() -> None:
-        backend, client = EchoBackend(), Sink()
-        core = AgentCore(backend, profile_s=(1.0, 2.0, 3.0, 4.0), beyond_s=(5.0, 6.0), admission_factor=None)
-        core.accepting = True
-        for number, size in enumerate(sizes):
-            assert core.take(job(client, number, size), 0.0) is None
+async def test_a_batch_is_limited_in_items(sizes: list[int], batches: list[int]) -> None:
+    backend, client = EchoBackend(), Sink()
+    core = AgentCore(backend, profile_s=(1.0, 2.0, 3.0, 4.0), beyond_s=(5.0, 6.0), admission_factor=None)
+    core.accepting = True
+    for number, size in enumerate(sizes):
+        assert core.take(job(client, number, size), 0.0) is None
+    core.start()
+    await until(lambda: core.is_empty)
+    assert backend.batches == batches
+    assert client.done == list(range(len(sizes)))
+    assert core.places == core.in_service == 0
+
+
+async def test_a_withdrawn_request_leaves_the_places_of_those_behind_it() -> None:
+    backend, client = EchoBackend(), Sink()
+    core = AgentCore(backend, profile_s=(1.0, 2.0, 3.0, 4.0), admission_factor=None)
+    core.accepting = True
+    backend.free.clear()
+    for number, size in enumerate((1, 3, 2, 1)):
+        core.take(job(client, number, size), 0.0)
         core.start()
-        await until(lambda: truth(core.is_empty))
-        assert backend.batches == batches
-        assert client.done == list(range(len(sizes)))
-        assert core.places == core.in_service == 0
-
-    run(test())
-
-
-def test_a_withdrawn_request_leaves_the_places_of_those_behind_it() -> None:
-    async def test() -> None:
-        backend, client = EchoBackend(), Sink()
-        core = AgentCore(backend, profile_s=(1.0, 2.0, 3.0, 4.0), admission_factor=None)
-        core.accepting = True
-        backend.free.clear()
-        for number, size in enumerate((1, 3, 2, 1)):
-            core.take(job(client, number, size), 0.0)
-            core.start()
-        assert (core.in_service, core.places) == (1, 7)
-        core.withdraw(client, 1)
-        assert core.places == 3
-        backend.free.set()
-        await until(lambda: truth(core.is_empty))
-        assert backend.batches == [1, 2]
-
-    run(test())
+    assert (core.in_service, core.places) == (1, 7)
+    core.withdraw(client, 1)
+    assert core.places == 3
+    backend.free.set()
+    await until(lambda: core.is_empty)
+    assert backend.batches == [1, 2]
 
 
 def test_both_ends_of_a_connection_count_items_alike() -> None:
@@ -198,15 +177,12 @@ def test_a_size_has_a_place_on_the_wire_and_one_item_has_no_byte() -> None:
     assert sized == plain._replace(details=RequestDetails(size=700))
 
 
-def test_lambda_takes_requests_of_one_item_alone() -> None:
-    async def test() -> None:
-        model = served(dispatch=DispatchPolicy(bounced=Bounced.LAMBDA, late=Late.SHED), overflow=LAMBDA)
-        async with live(model, agents=0) as running:
-            assert (await running.ask()).status == 200
-            assert (await running.ask(x_mark_size="2")).status == 503
-            assert [request.size for _, request in running.overflow.calls] == [1]
-
-    run(test())
+async def test_lambda_takes_requests_of_one_item_alone() -> None:
+    model = served(dispatch=DispatchPolicy(bounced=Bounced.LAMBDA, late=Late.SHED), overflow=LAMBDA)
+    async with live(model, agents=0) as running:
+        assert (await running.ask()).status == 200
+        assert (await running.ask(x_mark_size="2")).status == 503
+        assert [request.size for _, request in running.overflow.calls] == [1]
 
 
 def test_a_sized_request_that_was_given_up_is_counted_out_whole_when_its_response_comes(
@@ -227,25 +203,22 @@ def test_a_sized_request_that_was_given_up_is_counted_out_whole_when_its_respons
             backend.free.clear()
             assert (await running.ask(x_mark_size="4")).status == 504
             backend.free.set()
-            await until(lambda: truth(bool(counted)))
+            await until(lambda: bool(counted))
             assert (await running.ask()).status == 200
 
     run(test())
     assert counted == [(4, 0), (1, 0)]
 
 
-def test_an_agent_that_refuses_a_size_tells_its_state_which_the_gateway_s_count_is_not() -> None:
-    async def test() -> None:
-        made, wire, key = connection()
-        greet(made, wire, key)
-        made.flush()
-        wire.written.clear()
-        made.data_received(with_details(encode(request(1)), 2, 0.0))  # its profile has one
-        made.flush()
-        refused, state = FrameParser().feed(b"".join(wire.written))
-        assert isinstance(refused, Response)
-        assert refused.status == 400
-        assert isinstance(state, State)
-        assert (state.seen, state.waiting, state.in_service) == (1, 0, 0)
-
-    run(test())
+async def test_an_agent_that_refuses_a_size_tells_its_state_which_the_gateway_s_count_is_not() -> None:
+    made, wire, key = connection()
+    greet(made, wire, key)
+    made.flush()
+    wire.written.clear()
+    made.data_received(with_details(encode(request(1)), 2, 0.0))  # its profile has one
+    made.flush()
+    refused, state = FrameParser().feed(b"".join(wire.written))
+    assert isinstance(refused, Response)
+    assert refused.status == 400
+    assert isinstance(state, State)
+    assert (state.seen, state.waiting, state.in_service) == (1, 0, 0)

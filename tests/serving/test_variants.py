@@ -34,7 +34,7 @@ from mark.serving.agent.variants import AgentVariants, Waiting
 from mark.simulator.engine import arrays, kernel
 from mark.store.codec import SPEC
 from tests.serving.gateway.test_peers import pair
-from tests.serving.harness import BODY, INFER, INPUTS, Live, RunningAgent, live, run, served, until
+from tests.serving.harness import BODY, INFER, INPUTS, Live, RunningAgent, live, served, until
 
 TYPE = "c5.large"
 HORIZON_S = 0.5
@@ -217,28 +217,21 @@ def test_the_store_keeps_what_agents_choose_from() -> None:
 
 
 @pytest.mark.parametrize("serving", [SERVING, CENTRAL])
-def test_answers_name_their_variant_and_gateways_and_agents_count_it(serving: VariantServing) -> None:
-    async def test() -> None:
-        async with live(served(latency_s=HORIZON_S, variant_serving=serving)) as running:
-            reply = await running.ask()
-            assert (reply.status, reply.headers["x-mark-variant"]) == (200, "large")
-            assert running.agents["i-0"].backend.variants == ["large"]
-            name = 'mark_gateway_variant_responses_total{model="echo",variant="large"}'
-            assert await running.metric(name) == 1
-            own = await running.client(running.agents["i-0"].http_port)
-            page = (await own.ask("/metrics", None, "GET")).body.decode()
-            assert 'mark_agent_variant_batches_total{instance="i-0",model="echo",variant="large"} 1' in page
-
-            async def counted() -> bool:
-                return running.store.total("accuracy_known") == 1
-
-            await until(counted)
-            assert running.store.total("accuracy_sum") == pytest.approx(0.8)
-
-    run(test())
+async def test_answers_name_their_variant_and_gateways_and_agents_count_it(serving: VariantServing) -> None:
+    async with live(served(latency_s=HORIZON_S, variant_serving=serving)) as running:
+        reply = await running.ask()
+        assert (reply.status, reply.headers["x-mark-variant"]) == (200, "large")
+        assert running.agents["i-0"].backend.variants == ["large"]
+        name = 'mark_gateway_variant_responses_total{model="echo",variant="large"}'
+        assert await running.metric(name) == 1
+        own = await running.client(running.agents["i-0"].http_port)
+        page = (await own.ask("/metrics", None, "GET")).body.decode()
+        assert 'mark_agent_variant_batches_total{instance="i-0",model="echo",variant="large"} 1' in page
+        await until(lambda: running.store.total("accuracy_known") == 1)
+        assert running.store.total("accuracy_sum") == pytest.approx(0.8)
 
 
-def test_a_surge_lowers_accuracy_and_floors_are_kept() -> None:
+async def test_a_surge_lowers_accuracy_and_floors_are_kept() -> None:
     """All times are 200 times as long, and the backend takes none: what a busy machine adds changes no choice."""
     longer = {
         name: tuple(tuple(200 * took_s for took_s in row) for row in rows)
@@ -246,66 +239,56 @@ def test_a_surge_lowers_accuracy_and_floors_are_kept() -> None:
     }
     serving = replace(SERVING, table=replace(TABLE, latency_s=longer))
 
-    async def test() -> None:
-        async with live(served(latency_s=200 * HORIZON_S, variant_serving=serving)) as running:
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            clients = [await running.client() for _ in range(9)]
-            clients[0].send(INFER, BODY)
-
-            async def in_service() -> bool:
-                return len(backend.batches) == 1
-
-            await until(in_service)
-            for client in clients[1:]:
-                client.send(INFER, BODY, x_mark_deadline_ms="30000")
-            await until(lambda: _waiting(running, 8))
-            backend.free.set()
-            replies = [await client.read() for client in clients]
-            assert {reply.status for reply in replies} == {200}
-            assert replies[1].headers["x-mark-variant"] in ("small", "middle")
-            floored = await running.ask(x_mark_accuracy_floor="0.75")
-            assert floored.headers["x-mark-variant"] in ("middle", "large")
-            for client in clients:
-                await client.close()
-
-    run(test())
+    async with live(served(latency_s=200 * HORIZON_S, variant_serving=serving)) as running:
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        clients = [await running.client() for _ in range(9)]
+        clients[0].send(INFER, BODY)
+        await until(lambda: len(backend.batches) == 1)
+        for client in clients[1:]:
+            client.send(INFER, BODY, x_mark_deadline_ms="30000")
+        await until(lambda: _waiting(running, 8))
+        backend.free.set()
+        replies = [await client.read() for client in clients]
+        assert {reply.status for reply in replies} == {200}
+        assert replies[1].headers["x-mark-variant"] in ("small", "middle")
+        floored = await running.ask(x_mark_accuracy_floor="0.75")
+        assert floored.headers["x-mark-variant"] in ("middle", "large")
+        for client in clients:
+            await client.close()
 
 
-def test_one_queue_hands_idle_agents_whole_batches_and_a_lost_one_costs_no_answer() -> None:
+async def test_one_queue_hands_idle_agents_whole_batches_and_a_lost_one_costs_no_answer() -> None:
     """Bodies are so large that many do not come in one piece."""
     body = BODY[:-1] + b" " * 500_000 + b"}"
 
-    async def test() -> None:
-        model = served(latency_s=200 * HORIZON_S, variant_serving=CENTRAL)
-        async with live(model, agents=2) as running:
-            await running.until_metric('mark_gateway_own_agents{model="echo"}', 2)
-            agents = list(running.agents.values())
-            for agent in agents:
-                agent.backend.free.clear()
-            clients = [await running.client() for _ in range(18)]
+    model = served(latency_s=200 * HORIZON_S, variant_serving=CENTRAL)
+    async with live(model, agents=2) as running:
+        await running.until_metric('mark_gateway_own_agents{model="echo"}', 2)
+        agents = list(running.agents.values())
+        for agent in agents:
+            agent.backend.free.clear()
+        clients = [await running.client() for _ in range(18)]
 
-            for count, client in enumerate(clients[:2], 1):
-                client.send(INFER, body)
-                await until(lambda count=count: _batches(agents, count))  # type: ignore[misc]
-            for client in clients[2:]:
-                client.send(INFER, body, x_mark_accuracy_floor="0.75")
-            await running.until_metric('mark_gateway_waiting{model="echo"}', 16)
-            lost, other = agents
-            lost.task.cancel()
-            await running.until_agents(1)
-            await running.until_metric('mark_gateway_waiting{model="echo"}', 17)
-            other.backend.free.set()
-            replies = [await client.read() for client in clients]
-            assert {reply.status for reply in replies} == {200}
-            assert {reply.headers["x-mark-variant"] for reply in replies[2:]} <= {"middle", "large"}
-            assert sum(other.backend.batches) == 18
-            assert max(other.backend.batches) == 8
-            formed = await running.metric('mark_gateway_batches_total{model="echo"}')
-            assert formed == len(other.backend.batches) + 1
-            running.agents.pop(lost.instance)
-
-    run(test())
+        for count, client in enumerate(clients[:2], 1):
+            client.send(INFER, body)
+            await until(lambda count=count: _batches(agents, count))  # type: ignore[misc]
+        for client in clients[2:]:
+            client.send(INFER, body, x_mark_accuracy_floor="0.75")
+        await running.until_metric('mark_gateway_waiting{model="echo"}', 16)
+        lost, other = agents
+        lost.task.cancel()
+        await running.until_agents(1)
+        await running.until_metric('mark_gateway_waiting{model="echo"}', 17)
+        other.backend.free.set()
+        replies = [await client.read() for client in clients]
+        assert {reply.status for reply in replies} == {200}
+        assert {reply.headers["x-mark-variant"] for reply in replies[2:]} <= {"middle", "large"}
+        assert sum(other.backend.batches) == 18
+        assert max(other.backend.batches) == 8
+        formed = await running.metric('mark_gateway_batches_total{model="echo"}')
+        assert formed == len(other.backend.batches) + 1
+        running.agents.pop(lost.instance)
 
 
 async def _batches(agents: list[RunningAgent], count: int) -> bool:
@@ -320,77 +303,68 @@ async def _waiting(running: Live, count: int) -> bool:
 PARAMETERS = {"accuracy_floor": 0.8}
 
 
-def test_impossible_floors_are_refused() -> None:
+async def test_impossible_floors_are_refused() -> None:
     body = oip.example_body(INPUTS)
 
-    async def test() -> None:
-        async with live(served(latency_s=HORIZON_S, variant_serving=SERVING)) as running:
-            refused = await running.ask(x_mark_accuracy_floor="0.9")
-            assert refused.status == 400
-            assert "the most accurate that answers, large, has 0.8" in refused.document["error"]
-            for odd in ("1.5", "nan", "much", "-0.1"):
-                reply = await running.ask(x_mark_accuracy_floor=odd)
-                assert (reply.status, "between 0 and 1" in reply.document["error"]) == (400, True)
-            inside = json.dumps({**body, "parameters": PARAMETERS}).encode()
-            assert (await running.ask(body=inside)).headers["x-mark-variant"] == "large"
-            above = json.dumps({**body, "parameters": {"accuracy_floor": 0.81}}).encode()
-            assert (await running.ask(body=above)).status == 400
-            text = json.dumps({**body, "parameters": {"accuracy_floor": "high"}}).encode()
-            assert (await running.ask(body=text)).status == 400
-            aws = await running.ask(x_amzn_sagemaker_target_variant="large")
-            assert (aws.status, "x-mark-variant" in aws.document["error"]) == (400, True)
-            assert (await running.ask(x_mark_size="2")).status == 400
-        async with live() as running:
-            reply = await running.ask(x_mark_accuracy_floor="0.5")
-            assert (reply.status, reply.document["error"]) == (
-                400, "echo has no variants: leave x-mark-accuracy-floor out"
-            )  # fmt: skip
-            answered = await running.ask()
-            assert "x-mark-variant" not in answered.headers
-
-    run(test())
+    async with live(served(latency_s=HORIZON_S, variant_serving=SERVING)) as running:
+        refused = await running.ask(x_mark_accuracy_floor="0.9")
+        assert refused.status == 400
+        assert "the most accurate that answers, large, has 0.8" in refused.document["error"]
+        for odd in ("1.5", "nan", "much", "-0.1"):
+            reply = await running.ask(x_mark_accuracy_floor=odd)
+            assert (reply.status, "between 0 and 1" in reply.document["error"]) == (400, True)
+        inside = json.dumps({**body, "parameters": PARAMETERS}).encode()
+        assert (await running.ask(body=inside)).headers["x-mark-variant"] == "large"
+        above = json.dumps({**body, "parameters": {"accuracy_floor": 0.81}}).encode()
+        assert (await running.ask(body=above)).status == 400
+        text = json.dumps({**body, "parameters": {"accuracy_floor": "high"}}).encode()
+        assert (await running.ask(body=text)).status == 400
+        aws = await running.ask(x_amzn_sagemaker_target_variant="large")
+        assert (aws.status, "x-mark-variant" in aws.document["error"]) == (400, True)
+        assert (await running.ask(x_mark_size="2")).status == 400
+    async with live() as running:
+        reply = await running.ask(x_mark_accuracy_floor="0.5")
+        assert (reply.status, reply.document["error"]) == (
+            400, "echo has no variants: leave x-mark-accuracy-floor out"
+        )  # fmt: skip
+        answered = await running.ask()
+        assert "x-mark-variant" not in answered.headers
 
 
 @pytest.mark.parametrize("serving", [SERVING, CENTRAL])
-def test_a_request_names_its_variant(serving: VariantServing) -> None:
+async def test_a_request_names_its_variant(serving: VariantServing) -> None:
     body = json.dumps({**oip.example_body(INPUTS), "parameters": {"accuracy_floor": 0.8}}).encode()
 
-    async def test() -> None:
-        async with live(served(latency_s=HORIZON_S, variant_serving=serving)) as running:
-            for name in ("small", "large", "middle"):
-                reply = await running.ask(x_mark_variant=name)
-                assert (reply.status, reply.headers["x-mark-variant"]) == (200, name)
-            assert running.agents["i-0"].backend.variants == ["small", "large", "middle"]
-            unknown = await running.ask(x_mark_variant="huge")
-            assert unknown.status == 400
-            assert "unknown variant of echo" in unknown.document["error"]
-            both = await running.ask(x_mark_variant="small", x_mark_accuracy_floor="0.75")
-            assert (both.status, "small answers 0.7 right" in both.document["error"]) == (400, True)
-            inside = await running.ask(body=body, x_mark_variant="small")
-            assert (inside.status, "small answers 0.7 right" in inside.document["error"]) == (400, True)
-
-    run(test())
+    async with live(served(latency_s=HORIZON_S, variant_serving=serving)) as running:
+        for name in ("small", "large", "middle"):
+            reply = await running.ask(x_mark_variant=name)
+            assert (reply.status, reply.headers["x-mark-variant"]) == (200, name)
+        assert running.agents["i-0"].backend.variants == ["small", "large", "middle"]
+        unknown = await running.ask(x_mark_variant="huge")
+        assert unknown.status == 400
+        assert "unknown variant of echo" in unknown.document["error"]
+        both = await running.ask(x_mark_variant="small", x_mark_accuracy_floor="0.75")
+        assert (both.status, "small answers 0.7 right" in both.document["error"]) == (400, True)
+        inside = await running.ask(body=body, x_mark_variant="small")
+        assert (inside.status, "small answers 0.7 right" in inside.document["error"]) == (400, True)
 
 
 LONG = "a-name-that-goes-on-" * 5
 """Of 100 characters."""
 
 
-def test_a_long_name_is_whole_or_unknown() -> None:
+async def test_a_long_name_is_whole_or_unknown() -> None:
     table = replace(TABLE, variants=(Variant("small", 0.7), Variant(LONG[:80], 0.75), Variant(LONG, 0.8)))
 
-    async def test() -> None:
-        serving = replace(SERVING, table=table)
-        async with live(served(latency_s=HORIZON_S, variant_serving=serving)) as running:
-            for name in (LONG, LONG[:80]):
-                reply = await running.ask(x_mark_variant=name)
-                assert (reply.status, reply.headers["x-mark-variant"]) == (200, name)
-            for name in (LONG[:90], "b" * 5000):
-                reply = await running.ask(x_mark_variant=name)
-                assert (reply.status, "unknown variant of echo" in reply.document["error"]) == (400, True)
-                assert name not in reply.document["error"]
-
-    run(test())
+    serving = replace(SERVING, table=table)
+    async with live(served(latency_s=HORIZON_S, variant_serving=serving)) as running:
+        for name in (LONG, LONG[:80]):
+            reply = await running.ask(x_mark_variant=name)
+            assert (reply.status, reply.headers["x-mark-variant"]) == (200, name)
+        for name in (LONG[:90], "b" * 5000):
+            reply = await running.ask(x_mark_variant=name)
+            assert (reply.status, "unknown variant of echo" in reply.document["error"]) == (400, True)
+            assert name not in reply.document["error"]
 
 
 @pytest.mark.parametrize(
@@ -403,42 +377,36 @@ def test_a_long_name_is_whole_or_unknown() -> None:
         {},
     ],
 )
-def test_an_id_stands_for_one_variant_and_floor(other: dict[str, str]) -> None:
+async def test_an_id_stands_for_one_variant_and_floor(other: dict[str, str]) -> None:
     first = {"x_mark_variant": "middle", "x_mark_accuracy_floor": "0.75"}
 
-    async def test() -> None:
-        async with live(served(latency_s=HORIZON_S, variant_serving=SERVING)) as running:
-            assert (await running.ask(x_mark_request_id="one", **first)).headers["x-mark-variant"] == "middle"
-            again = await running.ask(x_mark_request_id="one", **first)
-            assert (again.status, again.headers["x-mark-variant"]) == (200, "middle")
-            reply = await running.ask(x_mark_request_id="one", **other)
-            assert (reply.status, "another body, content type, variant" in reply.document["error"]) == (
-                409,
-                True,
-            )
-            assert running.agents["i-0"].backend.variants == ["middle"]
-
-    run(test())
+    async with live(served(latency_s=HORIZON_S, variant_serving=SERVING)) as running:
+        assert (await running.ask(x_mark_request_id="one", **first)).headers["x-mark-variant"] == "middle"
+        again = await running.ask(x_mark_request_id="one", **first)
+        assert (again.status, again.headers["x-mark-variant"]) == (200, "middle")
+        reply = await running.ask(x_mark_request_id="one", **other)
+        assert (reply.status, "another body, content type, variant" in reply.document["error"]) == (
+            409,
+            True,
+        )
+        assert running.agents["i-0"].backend.variants == ["middle"]
 
 
-def test_an_id_stands_for_one_variant_across_gateways(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with pair(monkeypatch, served(latency_s=HORIZON_S, variant_serving=SERVING)) as two:
-            name = two.id_of(1)
-            for gateway, variant, status in (
-                (0, "middle", 200),
-                (1, "middle", 200),
-                (0, "small", 409),
-                (1, "large", 409),
-            ):
-                reply = await two.ask(gateway, x_mark_request_id=name, x_mark_variant=variant)
-                assert reply.status == status
-                assert reply.headers.get("x-mark-variant") == ("middle" if status == 200 else None)
-            floored = await two.ask(0, x_mark_request_id=name, x_mark_accuracy_floor="0.75")
-            assert floored.status == 409
-            assert two.executed == 1
-
-    run(test())
+async def test_an_id_stands_for_one_variant_across_gateways(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pair(monkeypatch, served(latency_s=HORIZON_S, variant_serving=SERVING)) as two:
+        name = two.id_of(1)
+        for gateway, variant, status in (
+            (0, "middle", 200),
+            (1, "middle", 200),
+            (0, "small", 409),
+            (1, "large", 409),
+        ):
+            reply = await two.ask(gateway, x_mark_request_id=name, x_mark_variant=variant)
+            assert reply.status == status
+            assert reply.headers.get("x-mark-variant") == ("middle" if status == 200 else None)
+        floored = await two.ask(0, x_mark_request_id=name, x_mark_accuracy_floor="0.75")
+        assert floored.status == 409
+        assert two.executed == 1
 
 
 @pytest.mark.parametrize(

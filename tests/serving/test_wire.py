@@ -20,7 +20,7 @@ from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.certificate import make_certificate
 from mark.serving.frame_link import HANDSHAKE_S, WHOLE_FRAME_S
 from tests.serving.fakes import EchoBackend
-from tests.serving.harness import Client, Live, live, offering, run, served, truth, until
+from tests.serving.harness import Client, Live, live, offering, run, served, until
 from tests.serving.test_agent import Frames, frames_to, request, waits
 from tests.serving.test_frame_link import Wire
 
@@ -86,16 +86,13 @@ def test_a_wrong_key_and_a_recorded_hello_are_refused(caplog: pytest.LogCaptureF
     assert refusals(caplog) == ["the gateway does not know this agent's key"] * 2
 
 
-def test_of_strangers_no_long_frame_is_held() -> None:
-    async def test() -> None:
-        async with live() as running:
-            frames, client = await stranger_to(running)
-            await frames.next(Challenge)
-            client.writer.write(encode(request(1, body=bytes(1_000_000)))[:300])
-            assert await client.is_closed()
-            await client.close()
-
-    run(test())
+async def test_of_strangers_no_long_frame_is_held() -> None:
+    async with live() as running:
+        frames, client = await stranger_to(running)
+        await frames.next(Challenge)
+        client.writer.write(encode(request(1, body=bytes(1_000_000)))[:300])
+        assert await client.is_closed()
+        await client.close()
 
 
 def test_a_gateway_does_not_send_to_an_agent_that_does_not_know_its_key(
@@ -120,7 +117,7 @@ def test_a_gateway_does_not_send_to_an_agent_that_does_not_know_its_key(
             real = running.store.listed["i-0"]
             port = server.sockets[0].getsockname()[1]
             await running.store.announce(replace(real, instance="i-9", port=port))
-            await until(lambda: truth(len(came) >= 2))
+            await until(lambda: len(came) >= 2)
             assert [(await running.ask()).status for _ in range(20)] == [200] * 20
             assert set(came) == {b"Hello"}
             running.store.forget("i-9")
@@ -131,82 +128,70 @@ def test_a_gateway_does_not_send_to_an_agent_that_does_not_know_its_key(
     assert reasons == {"the agent does not know the key that stands in the store"}
 
 
-def test_between_hosts_frames_are_encrypted() -> None:
-    async def test() -> None:
-        async with live(encrypted=True) as running:
-            member = running.store.listed["i-0"]
-            assert len(member.certificate) == 64
-            assert (await running.ask()).status == 200
-            large = await running.ask(body=b'{"inputs":[' + b" " * 3_000_000 + b"]}")
-            assert large.status == 400
+async def test_between_hosts_frames_are_encrypted() -> None:
+    async with live(encrypted=True) as running:
+        member = running.store.listed["i-0"]
+        assert len(member.certificate) == 64
+        assert (await running.ask()).status == 200
+        large = await running.ask(body=b'{"inputs":[' + b" " * 3_000_000 + b"]}")
+        assert large.status == 400
 
-            frames, client = await stranger_to(running)
-            frames.send(request(1))
-            assert await client.is_closed()
-            await client.close()
-            assert running.agents["i-0"].backend.batches[:1] == [1]
-
-    run(test())
+        frames, client = await stranger_to(running)
+        frames.send(request(1))
+        assert await client.is_closed()
+        await client.close()
+        assert running.agents["i-0"].backend.batches[:1] == [1]
 
 
-def test_a_certificate_that_is_not_the_announced_one_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        async with live(agents=0, encrypted=True) as running:
-            announce = running.store.announce
+async def test_a_certificate_that_is_not_the_announced_one_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async with live(agents=0, encrypted=True) as running:
+        announce = running.store.announce
 
-            async def announced(member: object) -> bool:
-                return await announce(replace(member, certificate="0" * 64))  # type: ignore[type-var]
+        async def announced(member: object) -> bool:
+            return await announce(replace(member, certificate="0" * 64))  # type: ignore[type-var]
 
-            running.store.announce = announced  # type: ignore[method-assign, assignment]
-            await running.add_agent("i-0", wait=False)
-            await until(lambda: truth(any(record.msg == "%s refused" for record in caplog.records)))
+        running.store.announce = announced  # type: ignore[method-assign, assignment]
+        await running.add_agent("i-0", wait=False)
+        await until(lambda: any(record.msg == "%s refused" for record in caplog.records))
 
-            assert (await running.ask()).status == 503
-
-    run(test())
+        assert (await running.ask()).status == 503
 
 
-def test_what_a_gateway_that_left_had_queued_is_not_run() -> None:
-    async def test() -> None:
-        async with live() as running:
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            gone, stays = await frames_to(running), await frames_to(running)
-            gone.send(request(1))
-            await until(lambda: truth(backend.batches == [1]))
-            gone.send(*(request(number) for number in range(2, 8)))
-            stays.send(request(1))
-            await until(lambda: waits(running, 7))
-            await gone.close()
-            await until(lambda: waits(running, 1))
-            backend.free.set()
-            response = await stays.next(Response)
-            await stays.close()
+async def test_what_a_gateway_that_left_had_queued_is_not_run() -> None:
+    async with live() as running:
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        gone, stays = await frames_to(running), await frames_to(running)
+        gone.send(request(1))
+        await until(lambda: backend.batches == [1])
+        gone.send(*(request(number) for number in range(2, 8)))
+        stays.send(request(1))
+        await until(lambda: waits(running, 7))
+        await gone.close()
+        await until(lambda: waits(running, 1))
+        backend.free.set()
+        response = await stays.next(Response)
+        await stays.close()
 
-            assert isinstance(response, Response)
-            assert response.status == 200
-            assert len(backend.requests) == 2
-
-    run(test())
+        assert isinstance(response, Response)
+        assert response.status == 200
+        assert len(backend.requests) == 2
 
 
-def test_of_2000_forced_requests_those_are_queued_that_can_be_answered_before_gateways_give_up() -> None:
-    async def test() -> None:
-        slow = served(dispatch=DispatchPolicy(give_up_s=30.0), latency_s=5.0, batch_s=(0.5, 0.6, 0.7, 0.8))
-        async with live(slow) as running:
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            gateway = await frames_to(running)
-            gateway.send(*(request(number, forced=True) for number in range(1, 2001)))
-            most = 30.0 / 0.8 * 4 + 4
-            bounced = [await gateway.next(BouncedFrame) for _ in range(2000 - int(most))]
-            await gateway.close()
-            backend.free.set()
+async def test_of_2000_forced_requests_those_are_queued_that_can_be_answered_before_gateways_give_up() -> None:
+    slow = served(dispatch=DispatchPolicy(give_up_s=30.0), latency_s=5.0, batch_s=(0.5, 0.6, 0.7, 0.8))
+    async with live(slow) as running:
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        gateway = await frames_to(running)
+        gateway.send(*(request(number, forced=True) for number in range(1, 2001)))
+        most = 30.0 / 0.8 * 4 + 4
+        bounced = [await gateway.next(BouncedFrame) for _ in range(2000 - int(most))]
+        await gateway.close()
+        backend.free.set()
 
-            assert len({frame.id for frame in bounced if isinstance(frame, BouncedFrame)}) == len(bounced)
-            assert len(backend.requests) <= most
-
-    run(test())
+        assert len({frame.id for frame in bounced if isinstance(frame, BouncedFrame)}) == len(bounced)
+        assert len(backend.requests) <= most
 
 
 def connection() -> tuple[GatewayConnection, Wire, str]:
@@ -223,42 +208,36 @@ def greet(made: GatewayConnection, wire: Wire, key: str) -> None:
     made.data_received(encode(GatewayHandshake(key, new_nonce(), None).hello(challenge)))
 
 
-def test_a_frame_has_to_come_whole_in_time() -> None:
-    async def test() -> None:
-        made, wire, key = connection()
-        greet(made, wire, key)
-        data = encode(request(1, body=bytes(5000)))
-        made.data_received(data[:100])
-        made.check_progress(0.0)
-        for at in range(100, 120):
-            made.data_received(data[at : at + 1])
-            made.check_progress(WHOLE_FRAME_S / 20)
-        assert not wire.ended
-        made.data_received(data[120:121])
+async def test_a_frame_has_to_come_whole_in_time() -> None:
+    made, wire, key = connection()
+    greet(made, wire, key)
+    data = encode(request(1, body=bytes(5000)))
+    made.data_received(data[:100])
+    made.check_progress(0.0)
+    for at in range(100, 120):
+        made.data_received(data[at : at + 1])
         made.check_progress(WHOLE_FRAME_S / 20)
-        assert wire.ended
+    assert not wire.ended
+    made.data_received(data[120:121])
+    made.check_progress(WHOLE_FRAME_S / 20)
+    assert wire.ended
 
-    run(test())
 
-
-def test_frames_one_after_another_never_are_too_slow() -> None:
+async def test_frames_one_after_another_never_are_too_slow() -> None:
     """Though at each look one of them is on its way."""
 
-    async def test() -> None:
-        made, wire, key = connection()
-        greet(made, wire, key)
-        data = encode(request(1, body=bytes(50)))
-        made.data_received(data[:60])
-        for _ in range(50):
-            made.check_progress(WHOLE_FRAME_S / 4)
-            made.data_received(data[60:] + data[:60])
-        assert not wire.ended
-        made.data_received(data[60:])
-        for _ in range(50):
-            made.check_progress(WHOLE_FRAME_S)
-        assert not wire.ended
-
-    run(test())
+    made, wire, key = connection()
+    greet(made, wire, key)
+    data = encode(request(1, body=bytes(50)))
+    made.data_received(data[:60])
+    for _ in range(50):
+        made.check_progress(WHOLE_FRAME_S / 4)
+        made.data_received(data[60:] + data[:60])
+    assert not wire.ended
+    made.data_received(data[60:])
+    for _ in range(50):
+        made.check_progress(WHOLE_FRAME_S)
+    assert not wire.ended
 
 
 def test_who_says_nothing_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
@@ -274,46 +253,40 @@ def test_who_says_nothing_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == ["gateway too slow; closing its connection"]
 
 
-def test_its_own_http_port_asks_for_the_token_of_the_service() -> None:
-    async def test() -> None:
-        async with live(token="a-token-of-clients") as running:
-            port = running.agents["i-0"].http_port
-            client = Client(*await asyncio.open_connection("127.0.0.1", port))
+async def test_its_own_http_port_asks_for_the_token_of_the_service() -> None:
+    async with live(token="a-token-of-clients") as running:
+        port = running.agents["i-0"].http_port
+        client = Client(*await asyncio.open_connection("127.0.0.1", port))
 
-            async def infers() -> bool:
-                return (await client.ask(**TOKEN)).status == 200
+        async def infers() -> bool:
+            return (await client.ask(**TOKEN)).status == 200
 
-            await until(infers)
-            backend = running.agents["i-0"].backend
-            ran = len(backend.requests)
-            assert (await client.ask()).status == 401
-            assert (await client.ask(authorization="Bearer another")).status == 401
-            assert (await client.ask("/metrics", None, "GET")).status == 401
-            assert (await client.ask("/v2/health/live", None, "GET")).status == 200
-            assert (await client.ask("/ping", None, "GET")).status == 200
-            assert (await client.ask("/metrics", None, "GET", **TOKEN)).status == 200
-            await client.close()
+        await until(infers)
+        backend = running.agents["i-0"].backend
+        ran = len(backend.requests)
+        assert (await client.ask()).status == 401
+        assert (await client.ask(authorization="Bearer another")).status == 401
+        assert (await client.ask("/metrics", None, "GET")).status == 401
+        assert (await client.ask("/v2/health/live", None, "GET")).status == 200
+        assert (await client.ask("/ping", None, "GET")).status == 200
+        assert (await client.ask("/metrics", None, "GET", **TOKEN)).status == 200
+        await client.close()
 
-            assert len(backend.requests) == ran
-
-    run(test())
+        assert len(backend.requests) == ran
 
 
-def test_before_a_gateway_has_said_which_token_counts_none_does() -> None:
-    async def test() -> None:
-        async with live(agents=0) as running:
-            announce, running.store.announce = running.store.announce, _unheard  # type: ignore[method-assign]
-            agent = await running.add_agent("i-0", wait=False)
-            client = Client(*await asyncio.open_connection("127.0.0.1", agent.http_port))
-            reply = await client.ask()
-            assert (reply.status, reply.headers["retry-after"]) == (503, "1")
-            assert (await client.ask("/v2/health/live", None, "GET")).status == 200
-            running.store.announce = announce  # type: ignore[method-assign]
-            await running.until_agents(1)
-            assert (await client.ask()).status == 200
-            await client.close()
-
-    run(test())
+async def test_before_a_gateway_has_said_which_token_counts_none_does() -> None:
+    async with live(agents=0) as running:
+        announce, running.store.announce = running.store.announce, _unheard  # type: ignore[method-assign]
+        agent = await running.add_agent("i-0", wait=False)
+        client = Client(*await asyncio.open_connection("127.0.0.1", agent.http_port))
+        reply = await client.ask()
+        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+        assert (await client.ask("/v2/health/live", None, "GET")).status == 200
+        running.store.announce = announce  # type: ignore[method-assign]
+        await running.until_agents(1)
+        assert (await client.ask()).status == 200
+        await client.close()
 
 
 async def _unheard(_: object) -> bool:

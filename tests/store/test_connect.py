@@ -178,18 +178,15 @@ def test_a_cluster_takes_every_script(cluster: str) -> None:
     link.close()
 
 
-def test_a_cancellation_that_the_client_loses_ends_its_task_all_the_same() -> None:
+async def test_a_cancellation_that_the_client_loses_ends_its_task_all_the_same() -> None:
     class Loses:
         async def execute_command(self, *_words: object) -> bytes:
             with suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
             return b"answer"
 
-    async def test() -> None:
-        call = asyncio.ensure_future(AsyncLink("it", lambda _host: Loses()).call("GET", "key"))
-        await asyncio.sleep(0)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-
-    asyncio.run(test())
+    call = asyncio.ensure_future(AsyncLink("it", lambda _host: Loses()).call("GET", "key"))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call

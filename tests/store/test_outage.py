@@ -85,19 +85,16 @@ def test_what_was_answered_is_there_after_a_kill(servers: Servers) -> None:
     link.close()
 
 
-def test_a_restart_between_two_calls_is_not_seen(servers: Servers) -> None:
-    async def story() -> None:
-        link, ours = connect(servers.url), connect_async(servers.url)
-        store, gateway = ServiceStore(link, "demo"), GatewayStore(ours, "demo")
-        for _ in range(2):
-            assert store.members() == await gateway.members() == ()
-            servers.kill()
-            servers.start()
-        store.ping()
-        await ours.aclose()
-        link.close()
-
-    asyncio.run(story())
+async def test_a_restart_between_two_calls_is_not_seen(servers: Servers) -> None:
+    link, ours = connect(servers.url), connect_async(servers.url)
+    store, gateway = ServiceStore(link, "demo"), GatewayStore(ours, "demo")
+    for _ in range(2):
+        assert store.members() == await gateway.members() == ()
+        servers.kill()
+        servers.start()
+    store.ping()
+    await ours.aclose()
+    link.close()
 
 
 def test_writers_in_the_midst_of_a_kill_lose_and_repeat_nothing(servers: Servers) -> None:
@@ -265,18 +262,15 @@ def test_the_version_rises_though_the_store_forgot_everything(servers: Servers) 
     link.close()
 
 
-def test_a_store_that_takes_no_writes_tells_gateways_who_is_there(servers: Servers) -> None:
-    async def look() -> None:
-        link = connect_async(servers.url)
-        agent, gateway = AgentStore(link, "shop"), GatewayStore(link, "shop", member_ttl_s=TTL_S)
-        await agent.announce(a_member("i-1"))
-        version = await gateway.members_version()
-        await link.call("REPLICAOF", "127.0.0.1", "1")  # as on a full disk, each write is refused
-        await asyncio.to_thread(goes_by, connect(servers.url), 2 * TTL_S)
-        with pytest.raises(RetryLater, match=r"READONLY|read only"):
-            await agent.announce(a_member("i-2"))
-        assert [one.instance for one in await gateway.members()] == ["i-1"]
-        assert await gateway.members_version() == version
-        await link.aclose()
-
-    asyncio.run(look())
+async def test_a_store_that_takes_no_writes_tells_gateways_who_is_there(servers: Servers) -> None:
+    link = connect_async(servers.url)
+    agent, gateway = AgentStore(link, "shop"), GatewayStore(link, "shop", member_ttl_s=TTL_S)
+    await agent.announce(a_member("i-1"))
+    version = await gateway.members_version()
+    await link.call("REPLICAOF", "127.0.0.1", "1")  # as on a full disk, each write is refused
+    await asyncio.to_thread(goes_by, connect(servers.url), 2 * TTL_S)
+    with pytest.raises(RetryLater, match=r"READONLY|read only"):
+        await agent.announce(a_member("i-2"))
+    assert [one.instance for one in await gateway.members()] == ["i-1"]
+    assert await gateway.members_version() == version
+    await link.aclose()

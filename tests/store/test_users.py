@@ -135,44 +135,42 @@ def test_a_controllers_life_needs_nothing_that_its_user_may_not(store: ServiceSt
     assert store.leases.held_by() is None
 
 
-def test_a_gateways_life_needs_nothing_that_its_user_may_not(server: EmbeddedRedis, store: ServiceStore) -> None:
-    async def live() -> None:
-        link = connect_async(url(server, StoreUser.GATEWAY))
-        gateway, peer = GatewayStore(link, SERVICE), Peer(name="g-1", host="10.0.0.1", port=8080)
-        assert (await gateway.spec()).name == SERVICE
-        await gateway.share_wall(5.0)
-        await gateway.share_wall(5.0)
-        await gateway.members_version()
-        await gateway.members()
-        await gateway.clock()
-        await gateway.warmed()
-        await gateway.spending_limit()
-        assert (await gateway.clients()).version == 1
-        await gateway.report(GatewayReport(gateway="g-1", sequence=1, models=(TRAFFIC_SEEN,)))
-        assert await gateway.announce_gateway(peer) == (peer,)
-        assert store.gateways() == (peer,)
-        await gateway.leave_gateways("g-1")
-        await link.aclose()
+async def test_a_gateways_life_needs_nothing_that_its_user_may_not(
+    server: EmbeddedRedis, store: ServiceStore
+) -> None:
+    link = connect_async(url(server, StoreUser.GATEWAY))
+    gateway, peer = GatewayStore(link, SERVICE), Peer(name="g-1", host="10.0.0.1", port=8080)
+    assert (await gateway.spec()).name == SERVICE
+    await gateway.share_wall(5.0)
+    await gateway.share_wall(5.0)
+    await gateway.members_version()
+    await gateway.members()
+    await gateway.clock()
+    await gateway.warmed()
+    await gateway.spending_limit()
+    assert (await gateway.clients()).version == 1
+    await gateway.report(GatewayReport(gateway="g-1", sequence=1, models=(TRAFFIC_SEEN,)))
+    assert await gateway.announce_gateway(peer) == (peer,)
+    assert store.gateways() == (peer,)
+    await gateway.leave_gateways("g-1")
+    await link.aclose()
 
-    asyncio.run(live())
 
-
-def test_an_agents_life_needs_nothing_that_its_user_may_not(server: EmbeddedRedis, store: ServiceStore) -> None:
-    async def live() -> None:
-        link = connect_async(url(server, StoreUser.AGENT))
-        agent = AgentStore(link, SERVICE)
-        assert await agent.spec(MODEL) == AgentSpec(served=SPEC.models[0], seed=SPEC.seed)
-        assert await agent.clock() == ClockAnchor(wall_at=1.0)
-        assert await agent.acted_at() is None
-        await agent.share_wall(5.0)
-        await agent.share_wall(5.0)
-        assert not await agent.announce(a_member("i-1"))
-        store.membership(MODEL).drain(["i-1"])
-        assert await agent.announce(a_member("i-1"))
-        await agent.leave("i-1")
-        await link.aclose()
-
-    asyncio.run(live())
+async def test_an_agents_life_needs_nothing_that_its_user_may_not(
+    server: EmbeddedRedis, store: ServiceStore
+) -> None:
+    link = connect_async(url(server, StoreUser.AGENT))
+    agent = AgentStore(link, SERVICE)
+    assert await agent.spec(MODEL) == AgentSpec(served=SPEC.models[0], seed=SPEC.seed)
+    assert await agent.clock() == ClockAnchor(wall_at=1.0)
+    assert await agent.acted_at() is None
+    await agent.share_wall(5.0)
+    await agent.share_wall(5.0)
+    assert not await agent.announce(a_member("i-1"))
+    store.membership(MODEL).drain(["i-1"])
+    assert await agent.announce(a_member("i-1"))
+    await agent.leave("i-1")
+    await link.aclose()
 
 
 def test_a_report_reads_the_service_and_remembers_what_it_mailed(
@@ -279,7 +277,7 @@ def test_what_an_agent_may_do_to_each_key_by_each_command(
     controller.close()
 
 
-def test_gateways_ask_no_agent_that_no_controller_lists(server: EmbeddedRedis, store: ServiceStore) -> None:
+async def test_gateways_ask_no_agent_that_no_controller_lists(server: EmbeddedRedis, store: ServiceStore) -> None:
     """An agent's user may write whatever member it likes; that of an instance that was never launched, say."""
     told = replace(a_member("i-1", model=MODEL), version="v1")
     thief = replace(told, host="127.77.0.9", port=6666)
@@ -290,40 +288,37 @@ def test_gateways_ask_no_agent_that_no_controller_lists(server: EmbeddedRedis, s
         *(replace(tenant, model="other"), replace(tenant, host=thief.host), replace(tenant, instance="i-1")),
     )
 
-    async def live() -> None:
-        links = [connect_async(url(server, user)) for user in (StoreUser.GATEWAY, StoreUser.AGENT)]
-        gateway, agent = GatewayStore(links[0], SERVICE), AgentStore(links[1], SERVICE)
-        await agent.announce(told)
-        await agent.announce(tenant)
-        assert await gateway.members() == (told,), "no controller has listed any; shared ones there are none"
-        for model in (MODEL, "other"):
-            listed = {"i-1": ListedInstance(host=told.host, version="v1")} if model == MODEL else {}
-            store.membership(model).list_instances(listed)
-        store.membership(SHARED).list_instances({"i-2": ListedInstance(host=tenant.host)})
-        held = TenantSpec(model=MODEL, offering="c5.large", max_batch=1, share_rps=0.0)
-        store.put_host("i-2", HostSpec(tenants=(held,)))
-        await agent.announce(tenant)
-        assert await gateway.members() == (told, tenant)
-        for lie in lies:
-            await agent.announce(lie)
-            assert {*await gateway.members()} <= {told, tenant}, lie
-        await agent.announce(told)
-        await agent.announce(tenant)
-        before = await gateway.members_version()
-        assert await gateway.members() == (told, tenant)
-        store.membership(MODEL).list_instances({})
-        assert await gateway.members_version() > before
-        assert await gateway.members() == (tenant,)
-        controller = connect(url(server, StoreUser.CONTROLLER))
-        controller.call("DEL", *KEYS.listing)
-        await agent.announce(thief)
-        assert await gateway.members() == (tenant,), "the store has lost it, and gateways remember"
-        store.forget_members()
-        controller.close()
-        for link in links:
-            await link.aclose()
-
-    asyncio.run(live())
+    links = [connect_async(url(server, user)) for user in (StoreUser.GATEWAY, StoreUser.AGENT)]
+    gateway, agent = GatewayStore(links[0], SERVICE), AgentStore(links[1], SERVICE)
+    await agent.announce(told)
+    await agent.announce(tenant)
+    assert await gateway.members() == (told,), "no controller has listed any; shared ones there are none"
+    for model in (MODEL, "other"):
+        listed = {"i-1": ListedInstance(host=told.host, version="v1")} if model == MODEL else {}
+        store.membership(model).list_instances(listed)
+    store.membership(SHARED).list_instances({"i-2": ListedInstance(host=tenant.host)})
+    held = TenantSpec(model=MODEL, offering="c5.large", max_batch=1, share_rps=0.0)
+    store.put_host("i-2", HostSpec(tenants=(held,)))
+    await agent.announce(tenant)
+    assert await gateway.members() == (told, tenant)
+    for lie in lies:
+        await agent.announce(lie)
+        assert {*await gateway.members()} <= {told, tenant}, lie
+    await agent.announce(told)
+    await agent.announce(tenant)
+    before = await gateway.members_version()
+    assert await gateway.members() == (told, tenant)
+    store.membership(MODEL).list_instances({})
+    assert await gateway.members_version() > before
+    assert await gateway.members() == (tenant,)
+    controller = connect(url(server, StoreUser.CONTROLLER))
+    controller.call("DEL", *KEYS.listing)
+    await agent.announce(thief)
+    assert await gateway.members() == (tenant,), "the store has lost it, and gateways remember"
+    store.forget_members()
+    controller.close()
+    for link in links:
+        await link.aclose()
 
 
 @pytest.mark.parametrize("words", [("HGET", "i-2"), ("HMGET", "i-2"), ("HVALS",), ("HGETALL",)], ids=" ".join)

@@ -32,6 +32,7 @@ class Account:
 
     emulated: EmulatedAws
     orders: list[bool] = field(default_factory=list)
+    invoked_before: int = 0
 
     def trainer(self, ordered: bool = False, *, poll_s: float = 0.02) -> FunctionTrainer:
         self.orders.append(ordered)
@@ -47,7 +48,7 @@ class Account:
     @property
     def invocations(self) -> int:
         functions = self.emulated.state()["lambda"]
-        return functions.get(f"mark-{SERVICE}-train", {}).get("invocations", 0)
+        return functions.get(f"mark-{SERVICE}-train", {}).get("invocations", 0) - self.invoked_before
 
     @property
     def refused(self) -> dict[str, int]:
@@ -58,14 +59,23 @@ class Account:
         return [one["Key"] for one in listed.get("Contents", ()) if one["Key"].endswith("/result")]
 
 
-@pytest.fixture
-def account(tmp_path: Path) -> Iterator[Account]:
-    emulated = EmulatedAws(config_for(tmp_path / "logs", names=NAMES))
-    provisioner = aws(endpoint_url=emulated.url, role="setup")
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedAws]:
+    made = EmulatedAws(config_for(tmp_path_factory.mktemp("logs"), names=NAMES))
+    provisioner = aws(endpoint_url=made.url, role="setup")
     set_up(provisioner, service(trains=True))
     provisioner.close()
-    yield Account(emulated)
-    emulated.stop()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def account(emulated: EmulatedAws) -> Account:
+    made = Account(emulated)
+    made.invoked_before = made.invocations
+    for key in made.results():
+        emulated.client("s3").delete_object(Bucket=BUCKET, Key=key)
+    return made
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,10 @@ from mark.live.local.running import Running
 from mark.report.cost.read import read_cost_report
 from mark.report.cost.replays import replayed_days
 from mark.report.mail.message import render
-from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import COMPARED, NIGHTLY, FailedReplay, NightlyStatus
 from mark.store.service import ServiceStore
-from tests.live.served_day import BEGAN, DAY_S, MODEL, RPS, SERVICE, write_service
+from tests.live.served_day import BEGAN, DAY_S, MODEL, NOW, RPS, SERVICE, write_service
 from tests.waiting import PATIENCE_S, is_gone, until
 
 POLICIES = ("sagemaker", "static-peak")
@@ -57,12 +55,17 @@ def settings(*policies: str) -> Settings:
     )
 
 
-@pytest.fixture
-def store(redis: EmbeddedRedis) -> ServiceStore:
-    link = connect(redis.url)
-    link.call("FLUSHALL")
-    link.close()
+@pytest.fixture(scope="module")
+def written(redis: EmbeddedRedis) -> ServiceStore:
     return write_service(redis.url)
+
+
+@pytest.fixture
+def store(written: ServiceStore) -> ServiceStore:
+    """The service's, of which no day was replayed at night."""
+    written.put_clock(ClockAnchor(wall_at=0.0, service_at=NOW, speed=0.0))
+    NIGHTLY.write(written, NightlyStatus())
+    return written
 
 
 def nights(redis: EmbeddedRedis, store: ServiceStore, *policies: str, **more: Any) -> NightlyReplays:
@@ -96,7 +99,7 @@ def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
     before_midnight = ClockAnchor(wall_at=time.time(), service_at=BEGAN + DAY_S - 900.0, speed=600.0)
     store.put_clock(before_midnight)
     over = threading.Event()
-    run = threading.Thread(target=nights(redis, store, *POLICIES).run, args=(over,), daemon=True)
+    run = threading.Thread(target=nights(redis, store, "static-peak").run, args=(over,), daemon=True)
     run.start()
     try:
         assert replayed_days(store, MODEL) == ()
@@ -106,21 +109,21 @@ def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
         run.join(5.0)
     compared = COMPARED.read(store)
     assert compared is not None
-    assert compared.policy in POLICIES
+    assert compared.policy == "static-peak"
     assert compared.usd > 0
     assert compared.replayed_s > DAY_S / 2
 
     (kept,) = replayed_days(store, MODEL)
-    assert (kept.day, set(kept.policies)) == (DAY, set(POLICIES))
-    assert kept.policies["sagemaker"].requests == round(DAY_S * RPS)
-    assert told(store) == NightlyStatus(days={DAY.isoformat(): POLICIES})
+    assert (kept.day, [*kept.policies]) == (DAY, ["static-peak"])
+    assert kept.policies["static-peak"].requests == round(DAY_S * RPS)
+    assert told(store) == NightlyStatus(days={DAY.isoformat(): ("static-peak",)})
 
     morning = ClockAnchor(wall_at=0.0, service_at=BEGAN + DAY_S + 1200.0, speed=0.0)
     store.put_clock(morning)
     report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)  # as the function makes it, the day cut
     text = render(report).text
-    assert {one.policy for one in report.models[0].baselines} == set(POLICIES)
-    assert "sagemaker" in text.partition("What other policies would have cost".upper())[2]
+    assert [one.policy for one in report.models[0].baselines] == ["static-peak"]
+    assert "static-peak" in text.partition("What other policies would have cost".upper())[2]
 
 
 def test_the_latest_day_comes_first_and_each_is_done_once(
@@ -167,23 +170,28 @@ def test_it_waits_while_a_forecaster_is_trained_and_after_a_start(
 
 
 def test_a_failure_is_told_and_does_not_keep_other_days_waiting(
-    redis: EmbeddedRedis, store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+    redis: EmbeddedRedis, store: ServiceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put_clock(ClockAnchor(wall_at=0.0, service_at=BEGAN + 2.5 * DAY_S, speed=0.0))
     one, over = nights(redis, store, *POLICIES), threading.Event()
     tried: list[float] = []
     really = nightly_replays.replay_apart
+    (tmp_path / "refuses.py").write_text(
+        "print('a line')\nprint('no store at 127.0.0.1:1')\nraise SystemExit(2)\n"
+    )
+    monkeypatch.setattr(nightly_replays, "MODULE", "refuses")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     def fail(task: Task, over: threading.Event) -> None:
         tried.append(task.since)
         if task.since > BEGAN:
-            really(replace(task, store_url="redis://127.0.0.1:1"), over)
+            really(task, over)
 
     monkeypatch.setattr(nightly_replays, "replay_apart", fail)
     one.poll(over)
     failed = failure(store)
     assert failed.day == datetime.fromtimestamp(BEGAN + DAY_S, UTC).date().isoformat()
-    assert "127.0.0.1:1" in failed.error
+    assert failed.error == "no store at 127.0.0.1:1"
     one.poll(over)
     assert tried == [BEGAN + DAY_S, BEGAN]
     assert set(told(store).days) == {DAY.isoformat()}

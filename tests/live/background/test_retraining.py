@@ -30,7 +30,6 @@ from mark.domain.fleet.instances import FleetView
 from mark.domain.fleet.lease import LeaseTimes
 from mark.live.background.failures import BackgroundFailures
 from mark.live.control.leadership import leader_election
-from mark.live.forecasting.forecaster_training import Task, Training
 from mark.live.forecasting.retraining import FollowedJournal, Retraining, pause_after
 from mark.offline.explanation.explain import explain_journal
 from mark.ports import ForecasterSetup
@@ -425,11 +424,9 @@ def test_when_it_is_stopped_its_process_ends(world: World) -> None:
 
 def test_its_process_ends_when_its_parent_is_killed(folder: Path) -> None:
     (folder / "mode").write_text("hang")
-    code = (
-        "import sys, time; from pathlib import Path; from tests.live.background.test_retraining import hang;"
-        "hang(Path(sys.argv[1])); time.sleep(600)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, str(folder)], cwd=Path(__file__).parents[3]) as parent:  # noqa: S603
+    model = _model(folder, "served", 0)
+    arguments = (model.bundle.forecaster, str(BEGAN_AT), str(folder))
+    with subprocess.Popen([sys.executable, "-c", HANG, *arguments], cwd=Path(__file__).parents[3]) as parent:  # noqa: S603
         try:
             until(lambda: trainers(folder))
         finally:
@@ -438,18 +435,17 @@ def test_its_process_ends_when_its_parent_is_killed(folder: Path) -> None:
     until(lambda: is_gone(pid))
 
 
-def hang(folder: Path) -> Training:
-    """Train what never ends."""
-    model = _model(folder, "served", 0)
-    task = Task(
-        forecaster=model.bundle.forecaster,
-        history=model.history(BEGAN_AT),
-        seed=0,
-        cache_dir=model.setup.cache_dir,
-    )
-    slot = threading.Lock()
-    slot.acquire()
-    return Training(task, limit_s=600.0, prove=lambda _made: None, slot=slot)
+HANG = """
+import sys, threading, time
+from pathlib import Path
+from mark.domain.demand import Demand
+from mark.live.forecasting.forecaster_training import Task, Training
+forecaster, end_at, folder = sys.argv[1:]
+history = Demand(end_at=float(end_at), mean_rps=(5.0,), max_rps=(6.0,))
+task = Task(forecaster=forecaster, history=history, seed=0, cache_dir=Path(folder))
+training = Training(task, limit_s=600.0, prove=lambda _made: None, slot=threading.Lock())
+time.sleep(600)
+"""
 
 
 def test_a_followed_journal_is_written_before_it_is_told_of() -> None:

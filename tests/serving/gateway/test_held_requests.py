@@ -61,151 +61,121 @@ async def busy() -> AsyncIterator[tuple[Live, EchoBackend, asyncio.Task[Reply]]]
         yield running, backend, ordinary
 
 
-def test_an_idle_instance_answers_and_nothing_is_rented_for_it() -> None:
-    async def test() -> None:
-        async with live() as running:
-            await known(running, patient())
-            replies = await asyncio.gather(*(asked(running, "nightly") for _ in range(20)))
-            assert [reply.status for reply in replies] == [200] * 20
-            await answered(running, "nightly", 20)
-            assert running.store.arrivals() == 0, "it is no load"
-            assert running.store.total("answered") == 0, "no objective of the model counts it"
-            assert counts(running)["nightly"].late == 0
-
-    run(test())
+async def test_an_idle_instance_answers_and_nothing_is_rented_for_it() -> None:
+    async with live() as running:
+        await known(running, patient())
+        replies = await asyncio.gather(*(asked(running, "nightly") for _ in range(20)))
+        assert [reply.status for reply in replies] == [200] * 20
+        await answered(running, "nightly", 20)
+        assert running.store.arrivals() == 0, "it is no load"
+        assert running.store.total("answered") == 0, "no objective of the model counts it"
+        assert counts(running)["nightly"].late == 0
 
 
-def test_it_waits_while_instances_have_other_work() -> None:
-    async def test() -> None:
-        async with busy() as (running, backend, ordinary):
-            held = asked(running, "nightly")
+async def test_it_waits_while_instances_have_other_work() -> None:
+    async with busy() as (running, backend, ordinary):
+        held = asked(running, "nightly")
+        await waiting(running, 1)
+        assert len(backend.requests) == 1
+        backend.free.set()
+        assert [(await one).status for one in (ordinary, held)] == [200, 200]
+        await answered(running, "nightly", 1)
+        assert running.store.arrivals() == 1, "the ordinary one alone"
+
+
+async def test_one_whose_deadline_is_near_is_load_at_once() -> None:
+    async with busy() as (running, backend, ordinary):
+        held, urgent = asked(running, "nightly"), asked(running, "soon")
+        await until(lambda: running.store.arrivals() == 2)
+        await waiting(running, 1)
+        backend.free.set()
+        assert [(await one).status for one in (ordinary, urgent, held)] == [200] * 3
+        await answered(running, "soon", 1)
+        assert running.store.arrivals() == 2
+
+
+async def test_one_of_a_lost_instance_waits_for_another() -> None:
+    async with live() as running:
+        await known(running, patient())
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        held = asked(running, "nightly")
+        while not backend.batches:
+            await asyncio.sleep(0.005)
+        running.agents["i-0"].task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running.agents.pop("i-0").task
+        await waiting(running, 1)
+        await running.add_agent("i-1")
+        assert (await held).status == 200
+
+
+async def test_no_objective_counts_one_that_is_no_load_and_fails() -> None:
+    async with live(served(redispatch=False)) as running:
+        await known(running, patient())
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        idle = asked(running, "nightly")
+        while not backend.batches:
+            await asyncio.sleep(0.005)
+        running.agents["i-0"].task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running.agents.pop("i-0").task
+        assert (await idle).status == 502
+        assert await running.metric(f'mark_gateway_failed_total{{model="{running.model.name}"}}') == 0
+
+        async def counted() -> bool:
+            found = counts(running).get("nightly")
+            return found is not None and found.failed == 1
+
+        await until(counted)
+
+
+async def test_nobody_works_for_a_client_that_has_gone() -> None:
+    async with busy() as (running, backend, ordinary):
+        gone = await running.client()
+        gone.send(authorization="Bearer nightly")
+        await waiting(running, 1)
+        await gone.close()
+        await waiting(running, 0)  # its place is free though nothing is idle
+        await running.until_metric(f'mark_gateway_left_total{{model="{running.model.name}"}}', 1)
+        backend.free.set()
+        assert (await ordinary).status == 200
+        assert (await asked(running, "nightly")).status == 200
+        assert len(backend.requests) == 2
+        await answered(running, "nightly", 1)
+        assert counts(running)["nightly"].failed == 0
+
+
+async def test_a_retry_takes_the_place_of_a_client_that_has_gone() -> None:
+    async with busy() as (running, backend, ordinary):
+        gone = await running.client()
+        gone.send(authorization="Bearer nightly", x_mark_request_id="one")
+        await waiting(running, 1)
+        again = asked(running, "nightly", x_mark_request_id="one")
+        await running.until_metric(f'mark_gateway_deduplicated_total{{model="{running.model.name}"}}', 1)
+        await gone.close()
+        await ended(running)
+        backend.free.set()
+        assert [(await one).status for one in (ordinary, again)] == [200, 200]
+
+
+async def test_retries_of_one_that_waits_take_no_memory_for_hours() -> None:
+    body, limits = BODY + b" " * 200_000, HttpLimits(bodies_bytes=1_000_000)
+    async with live(served(latency_s=OBJECTIVE_S), agents=0, limits=limits) as running:
+        await known(running, patient())
+        for number in range(20):  # a client that gives up and asks again
+            retry = await running.client()
+            retry.send(body=body, authorization="Bearer nightly", x_mark_request_id="one")
             await waiting(running, 1)
-            assert len(backend.requests) == 1
-            backend.free.set()
-            assert [(await one).status for one in (ordinary, held)] == [200, 200]
-            await answered(running, "nightly", 1)
-            assert running.store.arrivals() == 1, "the ordinary one alone"
-
-    run(test())
-
-
-def test_one_whose_deadline_is_near_is_load_at_once() -> None:
-    async def test() -> None:
-        async with busy() as (running, backend, ordinary):
-            held, urgent = asked(running, "nightly"), asked(running, "soon")
-
-            async def counted() -> bool:
-                return running.store.arrivals() == 2
-
-            await until(counted)
-            await waiting(running, 1)
-            backend.free.set()
-            assert [(await one).status for one in (ordinary, urgent, held)] == [200] * 3
-            await answered(running, "soon", 1)
-            assert running.store.arrivals() == 2
-
-    run(test())
-
-
-def test_one_of_a_lost_instance_waits_for_another() -> None:
-    async def test() -> None:
-        async with live() as running:
-            await known(running, patient())
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            held = asked(running, "nightly")
-            while not backend.batches:
-                await asyncio.sleep(0.005)
-            running.agents["i-0"].task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running.agents.pop("i-0").task
-            await waiting(running, 1)
-            await running.add_agent("i-1")
-            assert (await held).status == 200
-
-    run(test())
-
-
-def test_no_objective_counts_one_that_is_no_load_and_fails() -> None:
-    async def test() -> None:
-        async with live(served(redispatch=False)) as running:
-            await known(running, patient())
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            idle = asked(running, "nightly")
-            while not backend.batches:
-                await asyncio.sleep(0.005)
-            running.agents["i-0"].task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running.agents.pop("i-0").task
-            assert (await idle).status == 502
-            assert await running.metric(f'mark_gateway_failed_total{{model="{running.model.name}"}}') == 0
-
-            async def counted() -> bool:
-                found = counts(running).get("nightly")
-                return found is not None and found.failed == 1
-
-            await until(counted)
-
-    run(test())
-
-
-def test_nobody_works_for_a_client_that_has_gone() -> None:
-    async def test() -> None:
-        async with busy() as (running, backend, ordinary):
-            gone = await running.client()
-            gone.send(authorization="Bearer nightly")
-            await waiting(running, 1)
-            await gone.close()
-            await waiting(running, 0)  # its place is free though nothing is idle
-            await running.until_metric(f'mark_gateway_left_total{{model="{running.model.name}"}}', 1)
-            backend.free.set()
-            assert (await ordinary).status == 200
-            assert (await asked(running, "nightly")).status == 200
-            assert len(backend.requests) == 2
-            await answered(running, "nightly", 1)
-            assert counts(running)["nightly"].failed == 0
-
-    run(test())
-
-
-def test_a_retry_takes_the_place_of_a_client_that_has_gone() -> None:
-    async def test() -> None:
-        async with busy() as (running, backend, ordinary):
-            gone = await running.client()
-            gone.send(authorization="Bearer nightly", x_mark_request_id="one")
-            await waiting(running, 1)
-            again = asked(running, "nightly", x_mark_request_id="one")
-            await running.until_metric(f'mark_gateway_deduplicated_total{{model="{running.model.name}"}}', 1)
-            await gone.close()
-            await ended(running)
-            backend.free.set()
-            assert [(await one).status for one in (ordinary, again)] == [200, 200]
-
-    run(test())
-
-
-def test_retries_of_one_that_waits_take_no_memory_for_hours() -> None:
-    async def test() -> None:
-        body, limits = BODY + b" " * 200_000, HttpLimits(bodies_bytes=1_000_000)
-        async with live(served(latency_s=OBJECTIVE_S), agents=0, limits=limits) as running:
-            await known(running, patient())
-            for number in range(20):  # a client that gives up and asks again
-                retry = await running.client()
-                retry.send(body=body, authorization="Bearer nightly", x_mark_request_id="one")
-                await waiting(running, 1)
-                await running.until_metric(
-                    f'mark_gateway_deduplicated_total{{model="{running.model.name}"}}', number
-                )
-                if number:  # the first waits on
-                    await retry.close()
-            await ended(running)
-            other = await running.client()
-            other.send(body=body, authorization="Bearer nightly")
-            await waiting(running, 2)
-            assert await running.metric("mark_gateway_body_bytes") < 3 * len(body)
-
-    run(test())
+            await running.until_metric(f'mark_gateway_deduplicated_total{{model="{running.model.name}"}}', number)
+            if number:  # the first waits on
+                await retry.close()
+        await ended(running)
+        other = await running.client()
+        other.send(body=body, authorization="Bearer nightly")
+        await waiting(running, 2)
+        assert await running.metric("mark_gateway_body_bytes") < 3 * len(body)
 
 
 def test_no_client_keeps_out_the_others() -> None:
@@ -221,39 +191,33 @@ def test_no_client_keeps_out_the_others() -> None:
     assert not room.take("large", held_requests.MOST_HELD_BYTES)
 
 
-def test_a_gateway_holds_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gateway_holds_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_requests, "MOST_HELD", 1)
 
-    async def test() -> None:
-        async with busy() as (running, backend, ordinary):
-            held = asked(running, "nightly")
-            await waiting(running, 1)
-            refused = await asked(running, "nightly")
-            assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-            backend.free.set()
-            assert [(await one).status for one in (ordinary, held)] == [200, 200]
-            assert (await asked(running, "nightly")).status == 200, "its place is free again"
-            await answered(running, "nightly", 2)
-            assert counts(running)["nightly"].shed == 1
-            assert running.store.total("shed") == 0
-
-    run(test())
+    async with busy() as (running, backend, ordinary):
+        held = asked(running, "nightly")
+        await waiting(running, 1)
+        refused = await asked(running, "nightly")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        backend.free.set()
+        assert [(await one).status for one in (ordinary, held)] == [200, 200]
+        assert (await asked(running, "nightly")).status == 200, "its place is free again"
+        await answered(running, "nightly", 2)
+        assert counts(running)["nightly"].shed == 1
+        assert running.store.total("shed") == 0
 
 
-def test_a_gateway_that_ends_lets_them_ask_another() -> None:
-    async def test() -> None:
-        async with busy() as (running, backend, ordinary):
-            held = asked(running, "nightly")
-            await waiting(running, 1)
-            late = await running.client()
-            assert (await late.ask("/v2/health/live", None, "GET")).status == 200  # it is connected
-            running.gateway_stop.set()
-            assert (await held).status == 503
-            assert (await late.ask(authorization="Bearer nightly")).status == 503
-            backend.free.set()
-            assert (await ordinary).status == 200
-
-    run(test())
+async def test_a_gateway_that_ends_lets_them_ask_another() -> None:
+    async with busy() as (running, backend, ordinary):
+        held = asked(running, "nightly")
+        await waiting(running, 1)
+        late = await running.client()
+        assert (await late.ask("/v2/health/live", None, "GET")).status == 200  # it is connected
+        running.gateway_stop.set()
+        assert (await held).status == 503
+        assert (await late.ask(authorization="Bearer nightly")).status == 503
+        backend.free.set()
+        assert (await ordinary).status == 200
 
 
 Held = Callable[[int], Coroutine[Any, Any, None]]

@@ -10,7 +10,7 @@ import pytest
 
 from mark.serving.http import connection
 from tests.serving.fakes import EchoBackend
-from tests.serving.harness import Client, Live, Reply, live, run, served, truth, until
+from tests.serving.harness import Client, Live, Reply, live, served, until
 
 LEFT = 'mark_gateway_left_total{model="echo"}'
 
@@ -22,7 +22,7 @@ async def busy() -> AsyncIterator[tuple[Live, EchoBackend, asyncio.Task[Reply]]]
         backend = running.agents["i-0"].backend
         backend.free.clear()
         first = asyncio.ensure_future(running.ask())
-        await until(lambda: truth(backend.batches == [1]))
+        await until(lambda: backend.batches == [1])
         yield running, backend, first
 
 
@@ -48,66 +48,54 @@ async def sent(running: Live, port: int, **headers: str) -> Client:
 
 
 @pytest.mark.parametrize("way", ["gateway", "agent"])
-def test_what_clients_that_have_gone_had_queued_is_not_run(way: str) -> None:
-    async def test() -> None:
-        async with busy() as (running, backend, first):
-            port = running.port if way == "gateway" else running.agents["i-0"].http_port
-            clients = [await sent(running, port) for _ in range(5)]
-            await waiting(running, 5)
-            for client in clients:
-                await client.close()
-            await waiting(running, 0)
-            if way == "gateway":
-                await running.until_metric(LEFT, 5)
-            backend.free.set()
-            assert ((await first).status, (await running.ask()).status) == (200, 200)
-            assert len(backend.requests) == 2
-
-    run(test())
-
-
-def test_a_client_that_has_gone_while_its_request_runs_harms_nobody() -> None:
-    async def test() -> None:
-        async with live(served(latency_s=60.0)) as running:
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            client = await sent(running, running.port)
-            await until(lambda: truth(backend.batches == [1]))
+async def test_what_clients_that_have_gone_had_queued_is_not_run(way: str) -> None:
+    async with busy() as (running, backend, first):
+        port = running.port if way == "gateway" else running.agents["i-0"].http_port
+        clients = [await sent(running, port) for _ in range(5)]
+        await waiting(running, 5)
+        for client in clients:
             await client.close()
-            await running.until_metric(LEFT, 1)
-            backend.free.set()
-            assert (await running.ask()).status == 200
-
-    run(test())
-
-
-def test_a_request_with_an_id_is_run_for_the_retry_of_a_client_that_has_gone() -> None:
-    async def test() -> None:
-        async with busy() as (running, backend, first):
-            client = await sent(running, running.port, x_mark_request_id="one")
-            await waiting(running, 1)
-            await client.close()
-            retry = asyncio.ensure_future(running.ask(x_mark_request_id="one"))
-            await running.until_metric('mark_gateway_deduplicated_total{model="echo"}', 1)
-            backend.free.set()
-            assert ((await first).status, (await retry).status) == (200, 200)
-            assert len(backend.requests) == 2
-
-    run(test())
+        await waiting(running, 0)
+        if way == "gateway":
+            await running.until_metric(LEFT, 5)
+        backend.free.set()
+        assert ((await first).status, (await running.ask()).status) == (200, 200)
+        assert len(backend.requests) == 2
 
 
-def test_a_client_that_sends_no_more_and_waits_gets_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_has_gone_while_its_request_runs_harms_nobody() -> None:
+    async with live(served(latency_s=60.0)) as running:
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        client = await sent(running, running.port)
+        await until(lambda: backend.batches == [1])
+        await client.close()
+        await running.until_metric(LEFT, 1)
+        backend.free.set()
+        assert (await running.ask()).status == 200
+
+
+async def test_a_request_with_an_id_is_run_for_the_retry_of_a_client_that_has_gone() -> None:
+    async with busy() as (running, backend, first):
+        client = await sent(running, running.port, x_mark_request_id="one")
+        await waiting(running, 1)
+        await client.close()
+        retry = asyncio.ensure_future(running.ask(x_mark_request_id="one"))
+        await running.until_metric('mark_gateway_deduplicated_total{model="echo"}', 1)
+        backend.free.set()
+        assert ((await first).status, (await retry).status) == (200, 200)
+        assert len(backend.requests) == 2
+
+
+async def test_a_client_that_sends_no_more_and_waits_gets_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "PROBE_S", 0.001)
 
-    async def test() -> None:
-        async with busy() as (running, backend, first):
-            client = await sent(running, running.port)
-            client.writer.write_eof()
-            assert [(await client.read()).status for _ in range(3)] == [100, 100, 100]
-            backend.free.set()
-            assert (await first).status == 200
-            while (status := (await client.read()).status) == 100:
-                pass
-            assert status == 200
-
-    run(test())
+    async with busy() as (running, backend, first):
+        client = await sent(running, running.port)
+        client.writer.write_eof()
+        assert [(await client.read()).status for _ in range(3)] == [100, 100, 100]
+        backend.free.set()
+        assert (await first).status == 200
+        while (status := (await client.read()).status) == 100:
+            pass
+        assert status == 200

@@ -106,45 +106,39 @@ def test_the_only_request_that_was_on_all_of_them_is_told_from_the_others(
     assert "the only request" in named["message"]
 
 
-def test_where_a_model_forbids_it_one_agent_is_lost() -> None:
-    async def test() -> None:
-        async with live(served(redispatch=False), agents=2) as running:
-            for agent in running.agents.values():
-                make_mortal(agent)
+async def test_where_a_model_forbids_it_one_agent_is_lost() -> None:
+    async with live(served(redispatch=False), agents=2) as running:
+        for agent in running.agents.values():
+            make_mortal(agent)
 
-            assert (await running.ask(body=DEADLY)).status == 502
-            assert await ended(running) == 1
-
-    run(test())
+        assert (await running.ask(body=DEADLY)).status == 502
+        assert await ended(running) == 1
 
 
-def test_what_only_waited_on_lost_agents_is_tried_until_somebody_answers() -> None:
-    async def test() -> None:
-        model = served(latency_s=5.0, batch_s=(0.002,))
-        async with live(model, agents=1) as running:
-            clients: list[Client] = []
-            for number in range(3):
-                agent = running.agents[f"i-{number}"]
-                agent.backend.free.clear()
-                for _ in range(3 if number == 0 else 0):
-                    client = await running.client()
-                    client.send(body=BODY)
-                    clients.append(client)
-                await running.until_metric('mark_gateway_in_flight{model="echo"}', 3 if number < 2 else 1)
-                await running.add_agent(f"i-{number + 1}", wait=False)
-                await running.until_agents(2)
-                agent.stop.set()
-                await agent.task
-                if number < 2:
-                    running.agents[f"i-{number + 1}"].backend.free.clear()
-                await running.until_agents(1)
-            statuses = [(await client.read()).status for client in clients]
-            for client in clients:
-                await client.close()
+async def test_what_only_waited_on_lost_agents_is_tried_until_somebody_answers() -> None:
+    model = served(latency_s=5.0, batch_s=(0.002,))
+    async with live(model, agents=1) as running:
+        clients: list[Client] = []
+        for number in range(3):
+            agent = running.agents[f"i-{number}"]
+            agent.backend.free.clear()
+            for _ in range(3 if number == 0 else 0):
+                client = await running.client()
+                client.send(body=BODY)
+                clients.append(client)
+            await running.until_metric('mark_gateway_in_flight{model="echo"}', 3 if number < 2 else 1)
+            await running.add_agent(f"i-{number + 1}", wait=False)
+            await running.until_agents(2)
+            agent.stop.set()
+            await agent.task
+            if number < 2:
+                running.agents[f"i-{number + 1}"].backend.free.clear()
+            await running.until_agents(1)
+        statuses = [(await client.read()).status for client in clients]
+        for client in clients:
+            await client.close()
 
-            assert sorted(statuses) == [200, 502, 502]
-
-    run(test())
+        assert sorted(statuses) == [200, 502, 502]
 
 
 class MortalLambda(FakeLambda):
@@ -156,18 +150,15 @@ class MortalLambda(FakeLambda):
 
 
 @pytest.mark.parametrize(("redispatch", "status"), [(True, 200), (False, 502)])
-def test_what_a_lost_lambda_environment_held_is_tried_once_elsewhere(redispatch: bool, status: int) -> None:
-    async def test() -> None:
-        overflow = MortalLambda()
-        model = served(dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=LAMBDA, redispatch=redispatch)
-        async with live(model, overflow=overflow) as running:
-            reply = await running.ask(x_mark_deadline_ms="1")
+async def test_what_a_lost_lambda_environment_held_is_tried_once_elsewhere(redispatch: bool, status: int) -> None:
+    overflow = MortalLambda()
+    model = served(dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=LAMBDA, redispatch=redispatch)
+    async with live(model, overflow=overflow) as running:
+        reply = await running.ask(x_mark_deadline_ms="1")
 
-            assert reply.status == status
-            assert len(overflow.calls) == 1
-            assert await running.metric('mark_gateway_gib_s_total{model="echo"}') == 0.5
-
-    run(test())
+        assert reply.status == status
+        assert len(overflow.calls) == 1
+        assert await running.metric('mark_gateway_gib_s_total{model="echo"}') == 0.5
 
 
 class EmptyLambda(FakeLambda):
@@ -183,35 +174,25 @@ class EmptyLambda(FakeLambda):
 
 
 @pytest.mark.parametrize("redispatch", [True, False])
-def test_what_a_lambda_without_the_model_s_files_had_was_not_tried(redispatch: bool) -> None:
-    async def test() -> None:
-        overflow = EmptyLambda()
-        model = served(dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=LAMBDA, redispatch=redispatch)
-        async with live(model, overflow=overflow) as running:
-            reply = await running.ask(x_mark_deadline_ms="1")
+async def test_what_a_lambda_without_the_model_s_files_had_was_not_tried(redispatch: bool) -> None:
+    overflow = EmptyLambda()
+    model = served(dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=LAMBDA, redispatch=redispatch)
+    async with live(model, overflow=overflow) as running:
+        reply = await running.ask(x_mark_deadline_ms="1")
 
-            assert (reply.status, len(overflow.calls)) == (200, 1)
-            assert await running.metric('mark_gateway_redispatched_total{model="echo"}') == 0
-            assert await running.metric('mark_gateway_gib_s_total{model="echo"}') == 0.5
-
-    run(test())
+        assert (reply.status, len(overflow.calls)) == (200, 1)
+        assert await running.metric('mark_gateway_redispatched_total{model="echo"}') == 0
+        assert await running.metric('mark_gateway_gib_s_total{model="echo"}') == 0.5
 
 
-def test_an_environment_that_could_not_get_the_model_s_files_is_not_believed_warm() -> None:
-    async def test() -> None:
-        overflow = EmptyLambda()
-        dispatch = DispatchPolicy(bounced=Bounced.LAMBDA, late=Late.SHED)
-        async with live(
-            served(dispatch=dispatch, latency_s=PATIENT_S, overflow=SLOW_LAMBDA), overflow=overflow, agents=0
-        ) as running:
-            reply = await running.ask()
-            assert reply.status == 503  # colder than its deadline
-
-            async def is_billed() -> bool:
-                return any(one.models[0].gib_s for one in running.store.reports.values())
-
-            await until(is_billed)
-            assert overflow.warmed == ["mark-echo"]
-            assert {one.models[0].lambda_warm for one in running.store.reports.values()} == {0}
-
-    run(test())
+async def test_an_environment_that_could_not_get_the_model_s_files_is_not_believed_warm() -> None:
+    overflow = EmptyLambda()
+    dispatch = DispatchPolicy(bounced=Bounced.LAMBDA, late=Late.SHED)
+    async with live(
+        served(dispatch=dispatch, latency_s=PATIENT_S, overflow=SLOW_LAMBDA), overflow=overflow, agents=0
+    ) as running:
+        reply = await running.ask()
+        assert reply.status == 503  # colder than its deadline
+        await until(lambda: any(one.models[0].gib_s for one in running.store.reports.values()))
+        assert overflow.warmed == ["mark-echo"]
+        assert {one.models[0].lambda_warm for one in running.store.reports.values()} == {0}

@@ -8,7 +8,7 @@ from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.domain.errors import OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply
 from tests.serving.fakes import FakeLambda
-from tests.serving.harness import LAMBDA, live, run, served
+from tests.serving.harness import LAMBDA, live, served
 
 
 class LostLambda(FakeLambda):
@@ -31,18 +31,15 @@ class LostLambda(FakeLambda):
         (RetryLater("throttled"), False, 200),
     ],
 )
-def test_what_lambda_may_have_run_is_run_again_only_where_the_model_allows_it(
+async def test_what_lambda_may_have_run_is_run_again_only_where_the_model_allows_it(
     error: RetryLater, redispatch: bool, status: int
 ) -> None:
-    async def test() -> None:
-        overflow = LostLambda(error)
-        model = served(dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=LAMBDA, redispatch=redispatch)
-        async with live(model, overflow=overflow) as running:
-            reply = await running.ask(x_mark_deadline_ms="1")
+    overflow = LostLambda(error)
+    model = served(dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=LAMBDA, redispatch=redispatch)
+    async with live(model, overflow=overflow) as running:
+        reply = await running.ask(x_mark_deadline_ms="1")
 
-            assert reply.status == status
-            assert len(overflow.calls) == 1
-            assert len(running.agents["i-0"].backend.batches) == (1 if status == 200 else 0)
-            await running.until_metric('mark_gateway_failed_total{model="echo"}', 1 if status == 502 else 0)
-
-    run(test())
+        assert reply.status == status
+        assert len(overflow.calls) == 1
+        assert len(running.agents["i-0"].backend.batches) == (1 if status == 200 else 0)
+        await running.until_metric('mark_gateway_failed_total{model="echo"}', 1 if status == 502 else 0)

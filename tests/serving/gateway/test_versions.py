@@ -26,7 +26,7 @@ from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.versions.router import VersionRouter
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
-from tests.serving.harness import BODY, INFER, LAMBDA, Live, RunningAgent, live, run, served, truth, until
+from tests.serving.harness import BODY, INFER, LAMBDA, Live, RunningAgent, live, served, until
 
 OLD, NEW = "a" * 64, "b" * 64
 STABLE = ModelVersions(model="echo", stable=OLD)
@@ -94,40 +94,34 @@ async def routed(running: Live, versions: ModelVersions) -> None:
 
 
 @each_binding
-def test_the_candidate_answers_its_share_and_the_rest_is_the_stable_version_s(
+async def test_the_candidate_answers_its_share_and_the_rest_is_the_stable_version_s(
     central: CentralPolicy | None,
 ) -> None:
-    async def test() -> None:
-        async with live(model(central), agents=0) as running:
-            await two_versions(running, candidate(0.25))
-            found = await ask_many(running, 1000)
-            assert abs(found[NEW] / 1000 - 0.25) < 0.05
-            assert found[OLD] + found[NEW] == 1000
-            # a retry with the client's id is the same version's, in any gateway
-            first = [(await running.ask(x_mark_request_id=f"r{n}")).headers["x-mark-version"] for n in range(40)]
-            again = [
-                (await running.ask(x_mark_request_id=f"r{n}", accept_encoding="")).headers["x-mark-version"]
-                for n in range(40)
-            ]
-            assert first == again
-
-    run(test())
+    async with live(model(central), agents=0) as running:
+        await two_versions(running, candidate(0.25))
+        found = await ask_many(running, 1000)
+        assert abs(found[NEW] / 1000 - 0.25) < 0.05
+        assert found[OLD] + found[NEW] == 1000
+        # a retry with the client's id is the same version's, in any gateway
+        first = [(await running.ask(x_mark_request_id=f"r{n}")).headers["x-mark-version"] for n in range(40)]
+        again = [
+            (await running.ask(x_mark_request_id=f"r{n}", accept_encoding="")).headers["x-mark-version"]
+            for n in range(40)
+        ]
+        assert first == again
 
 
 @each_binding
-def test_a_path_names_a_version_and_an_unknown_one_is_not_found(central: CentralPolicy | None) -> None:
-    async def test() -> None:
-        async with live(model(central), agents=0) as running:
-            await two_versions(running, candidate(0.0))
-            assert set(await ask_many(running, 50)) == {OLD}
-            assert (await running.ask(path_of(NEW))).headers["x-mark-version"] == NEW
-            assert (await running.ask(path_of(OLD))).headers["x-mark-version"] == OLD
-            assert (await running.ask(path_of("1"))).headers["x-mark-version"] == OLD
-            assert (await running.ask(path_of(NEW[:12]))).headers["x-mark-version"] == NEW
-            for unknown in ("c" * 64, NEW[:11], NEW[:13]):
-                assert (await running.ask(path_of(unknown))).status == 404
-
-    run(test())
+async def test_a_path_names_a_version_and_an_unknown_one_is_not_found(central: CentralPolicy | None) -> None:
+    async with live(model(central), agents=0) as running:
+        await two_versions(running, candidate(0.0))
+        assert set(await ask_many(running, 50)) == {OLD}
+        assert (await running.ask(path_of(NEW))).headers["x-mark-version"] == NEW
+        assert (await running.ask(path_of(OLD))).headers["x-mark-version"] == OLD
+        assert (await running.ask(path_of("1"))).headers["x-mark-version"] == OLD
+        assert (await running.ask(path_of(NEW[:12]))).headers["x-mark-version"] == NEW
+        for unknown in ("c" * 64, NEW[:11], NEW[:13]):
+            assert (await running.ask(path_of(unknown))).status == 404
 
 
 def called(running: Live) -> list[tuple[str, str]]:
@@ -135,210 +129,177 @@ def called(running: Live) -> list[tuple[str, str]]:
     return [(name, request.version) for name, request in running.overflow.calls]
 
 
-def test_what_overflows_is_answered_by_the_version_that_it_was_routed_to() -> None:
+async def test_what_overflows_is_answered_by_the_version_that_it_was_routed_to() -> None:
     """A candidate has the model's second function, and keeps it once it is promoted."""
 
-    async def test() -> None:
-        model = replace(served(overflow=LAMBDA), function_versions=True)
-        async with live(model, agents=0) as running:
-            await routed(running, candidate(1.0))
-            for path in (path_of(NEW), path_of(OLD)):
-                assert (await running.ask(path)).status == 200
-
-            async def are_billed() -> bool:
-                return all(counted(running, version).lambda_calls == 1 for version in (NEW, OLD))
-
-            await until(are_billed)
-            assert counted(running, NEW).lambda_gib_us > 0
-            await routed(running, replace(PROMOTED, function=1))
-            assert (await running.ask()).headers["x-mark-version"] == NEW
-            assert called(running) == [("mark-echo_2", NEW), ("mark-echo", OLD), ("mark-echo_2", NEW)]
-            # the next candidate has the function that is free, whichever version it is
-            back = Rollout(id="2", before=NEW, candidate=OLD, weight=1.0, began_at=0.0, since=0.0)
-            await routed(running, ModelVersions(model="echo", stable=NEW, rollout=back, function=1))
-            assert (await running.ask(path_of(OLD))).headers["x-mark-version"] == OLD
-            assert called(running)[3:] == [("mark-echo", OLD)]
-
-    run(test())
+    model = replace(served(overflow=LAMBDA), function_versions=True)
+    async with live(model, agents=0) as running:
+        await routed(running, candidate(1.0))
+        for path in (path_of(NEW), path_of(OLD)):
+            assert (await running.ask(path)).status == 200
+        await until(lambda: all(counted(running, version).lambda_calls == 1 for version in (NEW, OLD)))
+        assert counted(running, NEW).lambda_gib_us > 0
+        await routed(running, replace(PROMOTED, function=1))
+        assert (await running.ask()).headers["x-mark-version"] == NEW
+        assert called(running) == [("mark-echo_2", NEW), ("mark-echo", OLD), ("mark-echo_2", NEW)]
+        # the next candidate has the function that is free, whichever version it is
+        back = Rollout(id="2", before=NEW, candidate=OLD, weight=1.0, began_at=0.0, since=0.0)
+        await routed(running, ModelVersions(model="echo", stable=NEW, rollout=back, function=1))
+        assert (await running.ask(path_of(OLD))).headers["x-mark-version"] == OLD
+        assert called(running)[3:] == [("mark-echo", OLD)]
 
 
-def test_a_request_that_the_candidate_does_not_admit_goes_to_its_function_first() -> None:
-    async def test() -> None:
-        model = replace(served(overflow=LAMBDA), function_versions=True)
-        async with live(model, agents=0) as running:
-            await two_versions(running, candidate(1.0))
-            backend = running.agents["i-new"].backend
-            backend.free.clear()
-            clients = [await running.client() for _ in range(600)]
-            for client in clients:
-                client.send()
-
-            async def overflowed() -> bool:
-                return bool(running.overflow.calls)
-
-            await until(overflowed)
-            backend.free.set()
-            for client in clients:
-                await client.read()
-                await client.close()
-            assert called(running)[0] == ("mark-echo_2", NEW)
-
-    run(test())
+async def test_a_request_that_the_candidate_does_not_admit_goes_to_its_function_first() -> None:
+    model = replace(served(overflow=LAMBDA), function_versions=True)
+    async with live(model, agents=0) as running:
+        await two_versions(running, candidate(1.0))
+        backend = running.agents["i-new"].backend
+        backend.free.clear()
+        clients = [await running.client() for _ in range(600)]
+        for client in clients:
+            client.send()
+        await until(lambda: bool(running.overflow.calls))
+        backend.free.set()
+        for client in clients:
+            await client.read()
+            await client.close()
+        assert called(running)[0] == ("mark-echo_2", NEW)
 
 
-def test_each_version_s_environments_are_its_own_and_all_go_with_the_function() -> None:
-    async def test() -> None:
-        model = replace(served(overflow=LAMBDA), function_versions=True)
-        async with live(model, agents=0) as running:
-            now = time.time()
+async def test_each_version_s_environments_are_its_own_and_all_go_with_the_function() -> None:
+    model = replace(served(overflow=LAMBDA), function_versions=True)
+    async with live(model, agents=0) as running:
+        now = time.time()
 
-            def warmed(share: int, version: str = "", anew_at: float = 0.0) -> Warmed:
-                return Warmed(model="echo", at=now, share=share, anew_at=anew_at, version=version)
+        def warmed(share: int, version: str = "", anew_at: float = 0.0) -> Warmed:
+            return Warmed(model="echo", at=now, share=share, anew_at=anew_at, version=version)
 
-            async def believes(warm: int) -> bool:
-                await running.ask(path_of(OLD))  # so that there is something to report
-                reports = running.store.reports.values()
-                return bool(reports) and max(reports, key=lambda one: one.sequence).models[0].lambda_warm == warm
+        async def believes(warm: int) -> bool:
+            await running.ask(path_of(OLD))  # so that there is something to report
+            reports = running.store.reports.values()
+            return bool(reports) and max(reports, key=lambda one: one.sequence).models[0].lambda_warm == warm
 
-            running.store.warmings = (warmed(0), warmed(8, OLD))
-            await routed(running, STABLE)
-            await until(lambda: believes(8))
-            # as much as the candidate's environments are enough for by its share
-            await routed(running, candidate(0.25))
-            await until(lambda: believes(0))
-            running.store.warmings = (warmed(0), warmed(8, OLD), warmed(1, NEW))
-            await until(lambda: believes(4))
-            # an account made anew has none of either; those warmed since count, in the same look
-            running.store.warmings = (warmed(0, "", now), warmed(6, OLD, now), warmed(1, NEW))
-            await until(lambda: believes(0))
-            running.store.warmings = (warmed(0, "", now), warmed(6, OLD, now), warmed(5, NEW, now))
-            await until(lambda: believes(6))
-
-    run(test())
+        running.store.warmings = (warmed(0), warmed(8, OLD))
+        await routed(running, STABLE)
+        await until(lambda: believes(8))
+        # as much as the candidate's environments are enough for by its share
+        await routed(running, candidate(0.25))
+        await until(lambda: believes(0))
+        running.store.warmings = (warmed(0), warmed(8, OLD), warmed(1, NEW))
+        await until(lambda: believes(4))
+        # an account made anew has none of either; those warmed since count, in the same look
+        running.store.warmings = (warmed(0, "", now), warmed(6, OLD, now), warmed(1, NEW))
+        await until(lambda: believes(0))
+        running.store.warmings = (warmed(0, "", now), warmed(6, OLD, now), warmed(5, NEW, now))
+        await until(lambda: believes(6))
 
 
 @each_binding
 @pytest.mark.parametrize("redispatch", [True, False])
-def test_what_the_candidate_fails_the_stable_version_answers(
+async def test_what_the_candidate_fails_the_stable_version_answers(
     central: CentralPolicy | None, redispatch: bool
 ) -> None:
     """Unless the model forbids a second try, or the request names the candidate."""
 
-    async def test() -> None:
-        async with live(model(central, redispatch=redispatch), agents=0) as running:
-            await two_versions(running, candidate(1.0))
-            running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
-            before = counted(running, NEW).failed
-            for _ in range(5):
-                reply = await running.ask()
-                wanted = (200, OLD) if redispatch else (500, NEW)
-                assert (reply.status, reply.headers["x-mark-version"]) == wanted
-            assert (await running.ask(path_of(NEW))).status == 500
-
-            async def are_counted() -> bool:
-                return counted(running, NEW).failed == before + 6
-
-            await until(are_counted)
-
-    run(test())
+    async with live(model(central, redispatch=redispatch), agents=0) as running:
+        await two_versions(running, candidate(1.0))
+        running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
+        before = counted(running, NEW).failed
+        for _ in range(5):
+            reply = await running.ask()
+            wanted = (200, OLD) if redispatch else (500, NEW)
+            assert (reply.status, reply.headers["x-mark-version"]) == wanted
+        assert (await running.ask(path_of(NEW))).status == 500
+        await until(lambda: counted(running, NEW).failed == before + 6)
 
 
 @each_binding
-def test_the_candidate_fails_a_request_once_though_the_stable_version_loses_it_then(
+async def test_the_candidate_fails_a_request_once_though_the_stable_version_loses_it_then(
     central: CentralPolicy | None,
 ) -> None:
-    async def test() -> None:
-        async with live(model(central), agents=0) as running:
-            await two_versions(running, candidate(1.0))
-            await running.add_agent("i-old2", version=OLD, wait=False)
-            await running.until_agents(2)
-            new = running.agents["i-new"].backend
-            new.answers = oip.error_reply(500, "broken")
-            stable = [running.agents[name] for name in ("i-old", "i-old2")]
-            before = {one.instance: len(one.backend.requests) for one in running.agents.values()}
-            for one in stable:
-                one.backend.free.clear()
-            asked = asyncio.ensure_future(running.ask())
+    async with live(model(central), agents=0) as running:
+        await two_versions(running, candidate(1.0))
+        await running.add_agent("i-old2", version=OLD, wait=False)
+        await running.until_agents(2)
+        new = running.agents["i-new"].backend
+        new.answers = oip.error_reply(500, "broken")
+        stable = [running.agents[name] for name in ("i-old", "i-old2")]
+        before = {one.instance: len(one.backend.requests) for one in running.agents.values()}
+        for one in stable:
+            one.backend.free.clear()
+        asked = asyncio.ensure_future(running.ask())
 
-            def holders() -> list[RunningAgent]:
-                return [one for one in stable if len(one.backend.requests) > before[one.instance]]
+        def holders() -> list[RunningAgent]:
+            return [one for one in stable if len(one.backend.requests) > before[one.instance]]
 
-            await until(lambda: truth(len(holders()) == 1))
-            (lost,) = holders()
-            lost.stop.set()
-            await lost.task
-            for one in stable:
-                one.backend.free.set()
-            reply = await asked
-            assert (reply.status, reply.headers["x-mark-version"]) == (200, OLD)
-            assert {len(one.backend.requests) - before[one.instance] for one in running.agents.values()} == {1}
-
-    run(test())
+        await until(lambda: len(holders()) == 1)
+        (lost,) = holders()
+        lost.stop.set()
+        await lost.task
+        for one in stable:
+            one.backend.free.set()
+        reply = await asked
+        assert (reply.status, reply.headers["x-mark-version"]) == (200, OLD)
+        assert {len(one.backend.requests) - before[one.instance] for one in running.agents.values()} == {1}
 
 
 @each_binding
 @pytest.mark.parametrize("redispatch", [True, False])
-def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(
+async def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(
     central: CentralPolicy | None, redispatch: bool
 ) -> None:
-    async def test() -> None:
-        async with live(model(central, redispatch=redispatch), agents=0) as running:
-            await two_versions(running, candidate(1.0))
-            backend = running.agents["i-new"].backend
-            before = len(backend.requests)
-            backend.free.clear()
-            came = await arrived(running)
-            clients = [await running.client() for _ in range(8)]
-            for client in clients:
-                client.send()
-            named = await running.client()
-            named.send(path_of(NEW))
-            await until(lambda: truth(running.store.arrivals() >= came + 9))
-            await routed(running, ABORTED)
-            if not redispatch:  # what may be worked on is not executed twice
-                backend.free.set()
-            found = Counter([(await client.read()).headers["x-mark-version"] for client in clients])
-            kept = 0 if redispatch else 8 if central is None else 1  # in a queue the others were not begun
-            assert found == Counter({OLD: 8 - kept, NEW: kept})
-            assert (await named.read()).status == (200 if kept == 8 else 503)
+    async with live(model(central, redispatch=redispatch), agents=0) as running:
+        await two_versions(running, candidate(1.0))
+        backend = running.agents["i-new"].backend
+        before = len(backend.requests)
+        backend.free.clear()
+        came = await arrived(running)
+        clients = [await running.client() for _ in range(8)]
+        for client in clients:
+            client.send()
+        named = await running.client()
+        named.send(path_of(NEW))
+        await until(lambda: running.store.arrivals() >= came + 9)
+        await routed(running, ABORTED)
+        if not redispatch:  # what may be worked on is not executed twice
             backend.free.set()
-            seen = len(backend.requests)
-            assert set(await ask_many(running, 100)) == {OLD}
-            assert (await running.ask(path_of(NEW))).status == 404
-            assert len(backend.requests) == seen > before
-            for client in (*clients, named):
-                await client.close()
-
-    run(test())
+        found = Counter([(await client.read()).headers["x-mark-version"] for client in clients])
+        kept = 0 if redispatch else 8 if central is None else 1  # in a queue the others were not begun
+        assert found == Counter({OLD: 8 - kept, NEW: kept})
+        assert (await named.read()).status == (200 if kept == 8 else 503)
+        backend.free.set()
+        seen = len(backend.requests)
+        assert set(await ask_many(running, 100)) == {OLD}
+        assert (await running.ask(path_of(NEW))).status == 404
+        assert len(backend.requests) == seen > before
+        for client in (*clients, named):
+            await client.close()
 
 
 @each_binding
-def test_a_request_that_names_a_version_gets_no_other_s_answer_if_it_waited_while_that_was_aborted(
+async def test_a_request_that_names_a_version_gets_no_other_s_answer_if_it_waited_while_that_was_aborted(
     central: CentralPolicy | None,
 ) -> None:
-    async def test() -> None:
-        async with live(model(central), agents=0) as running:
-            await two_versions(running, candidate(0.5))
-            client = await running.client()
-            for _ in range(2):  # the head is known from now on
-                assert (await client.ask(path_of(NEW))).status == 200
-            running.agents["i-new"].backend.free.clear()
-            came = await arrived(running)
-            client.send(path_of(NEW))
-            await until(lambda: truth(running.store.arrivals() > came))
-            client.send(path_of(NEW))  # waits behind the other
-            await routed(running, ABORTED)
-            assert (await client.read()).status == 503
-            assert (await client.read()).status in (503, 404)  # by when its head was parsed
-            running.agents["i-new"].backend.free.set()
-
-    run(test())
+    async with live(model(central), agents=0) as running:
+        await two_versions(running, candidate(0.5))
+        client = await running.client()
+        for _ in range(2):  # the head is known from now on
+            assert (await client.ask(path_of(NEW))).status == 200
+        running.agents["i-new"].backend.free.clear()
+        came = await arrived(running)
+        client.send(path_of(NEW))
+        await until(lambda: running.store.arrivals() > came)
+        client.send(path_of(NEW))  # waits behind the other
+        await routed(running, ABORTED)
+        assert (await client.read()).status == 503
+        assert (await client.read()).status in (503, 404)  # by when its head was parsed
+        running.agents["i-new"].backend.free.set()
 
 
 async def arrived(running: Live) -> int:
     """Arrivals so far, once all are reported."""
     own = len([one for agent in running.agents.values() for one in agent.backend.requests])
-    await until(lambda: truth(running.store.arrivals() >= own))
+    await until(lambda: running.store.arrivals() >= own)
     return running.store.arrivals()
 
 
@@ -347,63 +308,54 @@ async def in_flight(running: Live, instance: str, least: int) -> bool:
 
 
 @each_binding
-def test_a_retry_gets_no_answer_of_a_version_that_was_aborted(central: CentralPolicy | None) -> None:
-    async def test() -> None:
-        async with live(model(central), agents=0) as running:
-            await two_versions(running, candidate(1.0))
-            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == NEW
-            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == NEW
-            await routed(running, ABORTED)
-            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
-
-    run(test())
+async def test_a_retry_gets_no_answer_of_a_version_that_was_aborted(central: CentralPolicy | None) -> None:
+    async with live(model(central), agents=0) as running:
+        await two_versions(running, candidate(1.0))
+        assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == NEW
+        assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == NEW
+        await routed(running, ABORTED)
+        assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
 
 
 @each_binding
-def test_what_an_aborted_version_finishes_is_not_kept_for_retries(central: CentralPolicy | None) -> None:
+async def test_what_an_aborted_version_finishes_is_not_kept_for_retries(central: CentralPolicy | None) -> None:
     """A model that forbids a second execution: the request that was begun gets its answer, no later one does."""
 
-    async def test() -> None:
-        async with live(model(central, redispatch=False), agents=0) as running:
-            await two_versions(running, candidate(1.0))
-            agent = running.agents["i-new"]
-            agent.backend.free.clear()
-            batches = len(agent.backend.batches)
-            client = await running.client()
-            client.send(x_mark_request_id="once")
-            await until(lambda: in_flight(running, "i-new", batches + 1))
-            await routed(running, ABORTED)
-            following = replace(ROLLOUT, id="2", candidate="cccccccccccc")
-            await routed(running, replace(STABLE, rollout=following))
-            agent.backend.free.set()
-            assert (await client.read()).headers["x-mark-version"] == NEW
-            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
-
-    run(test())
+    async with live(model(central, redispatch=False), agents=0) as running:
+        await two_versions(running, candidate(1.0))
+        agent = running.agents["i-new"]
+        agent.backend.free.clear()
+        batches = len(agent.backend.batches)
+        client = await running.client()
+        client.send(x_mark_request_id="once")
+        await until(lambda: in_flight(running, "i-new", batches + 1))
+        await routed(running, ABORTED)
+        following = replace(ROLLOUT, id="2", candidate="cccccccccccc")
+        await routed(running, replace(STABLE, rollout=following))
+        agent.backend.free.set()
+        assert (await client.read()).headers["x-mark-version"] == NEW
+        assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
 
 
 @each_binding
-def test_an_abort_that_a_gateway_did_not_see_takes_effect_with_the_next_rollout(
+async def test_an_abort_that_a_gateway_did_not_see_takes_effect_with_the_next_rollout(
     central: CentralPolicy | None,
 ) -> None:
     """The store was unreachable for the gateway meanwhile."""
 
-    async def test() -> None:
-        async with live(model(central), agents=0) as running:
-            await two_versions(running, candidate(1.0))
-            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == NEW
-            agent = running.agents["i-new"]
-            agent.backend.free.clear()
-            batches = len(agent.backend.batches)
-            client = await running.client()
-            client.send()
-            await until(lambda: in_flight(running, "i-new", batches + 1))
-            following = replace(ROLLOUT, id="2", candidate="cccccccccccc")
-            await routed(running, replace(STABLE, rollout=following))
-            assert (await client.read()).headers["x-mark-version"] == OLD
-            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
-
-    run(test())
+    async with live(model(central), agents=0) as running:
+        await two_versions(running, candidate(1.0))
+        assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == NEW
+        agent = running.agents["i-new"]
+        agent.backend.free.clear()
+        batches = len(agent.backend.batches)
+        client = await running.client()
+        client.send()
+        await until(lambda: in_flight(running, "i-new", batches + 1))
+        following = replace(ROLLOUT, id="2", candidate="cccccccccccc")
+        await routed(running, replace(STABLE, rollout=following))
+        assert (await client.read()).headers["x-mark-version"] == OLD
+        assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
 
 
 def test_a_request_counts_once_as_failed_by_its_version_and_none_for_another_gateway() -> None:
@@ -425,44 +377,34 @@ def test_a_request_counts_once_as_failed_by_its_version_and_none_for_another_gat
 
 
 @each_binding
-def test_a_candidate_without_instances_costs_nobody_an_answer(central: CentralPolicy | None) -> None:
-    async def test() -> None:
-        async with live(model(central), agents=0) as running:
-            await two_versions(running, candidate(1.0))
-            agent = running.agents["i-new"]
-            agent.backend.free.clear()
-            client = await running.client()
-            batches = len(agent.backend.batches)
-            client.send()
-            await until(lambda: in_flight(running, "i-new", batches + 1))
-            agent.stop.set()
-            agent.backend.free.set()
-            assert (await client.read()).status == 200
-            assert set(await ask_many(running, 20)) == {OLD}
-            assert (await running.ask(path_of(NEW))).status == 503
-            await client.close()
-
-    run(test())
+async def test_a_candidate_without_instances_costs_nobody_an_answer(central: CentralPolicy | None) -> None:
+    async with live(model(central), agents=0) as running:
+        await two_versions(running, candidate(1.0))
+        agent = running.agents["i-new"]
+        agent.backend.free.clear()
+        client = await running.client()
+        batches = len(agent.backend.batches)
+        client.send()
+        await until(lambda: in_flight(running, "i-new", batches + 1))
+        agent.stop.set()
+        agent.backend.free.set()
+        assert (await client.read()).status == 200
+        assert set(await ask_many(running, 20)) == {OLD}
+        assert (await running.ask(path_of(NEW))).status == 503
+        await client.close()
 
 
 @pytest.mark.parametrize("redispatch", [True, False])
-def test_a_candidate_that_ends_with_its_requests_is_counted_as_failing(redispatch: bool) -> None:
-    async def test() -> None:
-        async with live(served(latency_s=30.0, redispatch=redispatch), agents=0) as running:
-            await two_versions(running, candidate(1.0))
-            make_mortal(running.agents["i-new"])
-            reply = await running.ask(body=DEADLY)
-            assert reply.status == (200 if redispatch else 502)
-            if redispatch:
-                assert reply.headers["x-mark-version"] == OLD
-
-            async def told() -> bool:
-                return counted(running, NEW).failed == 1
-
-            await until(told)
-            assert counted(running, OLD).failed == 0
-
-    run(test())
+async def test_a_candidate_that_ends_with_its_requests_is_counted_as_failing(redispatch: bool) -> None:
+    async with live(served(latency_s=30.0, redispatch=redispatch), agents=0) as running:
+        await two_versions(running, candidate(1.0))
+        make_mortal(running.agents["i-new"])
+        reply = await running.ask(body=DEADLY)
+        assert reply.status == (200 if redispatch else 502)
+        if redispatch:
+            assert reply.headers["x-mark-version"] == OLD
+        await until(lambda: counted(running, NEW).failed == 1)
+        assert counted(running, OLD).failed == 0
 
 
 @pytest.mark.parametrize(
@@ -523,36 +465,30 @@ def counted(running: Live, version: str) -> VersionCounts:
 
 
 @each_binding
-def test_after_the_promotion_the_old_version_gets_no_request(central: CentralPolicy | None) -> None:
-    async def test() -> None:
-        async with live(model(central), agents=0) as running:
-            await two_versions(running, candidate(0.5))
-            await routed(running, PROMOTED)
-            seen = len(running.agents["i-old"].backend.requests)
-            assert set(await ask_many(running, 100)) == {NEW}
-            assert (await running.ask(INFER, BODY)).status == 200
-            assert (await running.ask(path_of(OLD))).status == 404
-            assert len(running.agents["i-old"].backend.requests) == seen
-
-    run(test())
+async def test_after_the_promotion_the_old_version_gets_no_request(central: CentralPolicy | None) -> None:
+    async with live(model(central), agents=0) as running:
+        await two_versions(running, candidate(0.5))
+        await routed(running, PROMOTED)
+        seen = len(running.agents["i-old"].backend.requests)
+        assert set(await ask_many(running, 100)) == {NEW}
+        assert (await running.ask(INFER, BODY)).status == 200
+        assert (await running.ask(path_of(OLD))).status == 404
+        assert len(running.agents["i-old"].backend.requests) == seen
 
 
-def test_reports_count_both_versions_while_a_rollout_runs() -> None:
-    async def test() -> None:
-        async with live(agents=0) as running:
-            await two_versions(running, candidate(0.5))
-            found = await ask_many(running, 200)
-            running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
-            failed = [(await running.ask(path_of(NEW))).status for _ in range(20)].count(500)
+async def test_reports_count_both_versions_while_a_rollout_runs() -> None:
+    async with live(agents=0) as running:
+        await two_versions(running, candidate(0.5))
+        found = await ask_many(running, 200)
+        running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
+        failed = [(await running.ask(path_of(NEW))).status for _ in range(20)].count(500)
 
-            async def told() -> bool:
-                new = counted(running, NEW)
-                return new.answered >= found[NEW] and new.failed >= failed
+        async def told() -> bool:
+            new = counted(running, NEW)
+            return new.answered >= found[NEW] and new.failed >= failed
 
-            await until(told)
-            assert failed > 0
-            assert counted(running, NEW).failed == failed
-            assert counted(running, OLD).failed == 0
-            assert counted(running, OLD).answered >= found[OLD]
-
-    run(test())
+        await until(told)
+        assert failed > 0
+        assert counted(running, NEW).failed == failed
+        assert counted(running, OLD).failed == 0
+        assert counted(running, OLD).answered >= found[OLD]

@@ -127,11 +127,8 @@ def test_before_the_first_plan_there_is_no_answer() -> None:
     against(talk, None)
 
 
-def test_a_port_that_another_has_is_refused() -> None:
-    async def test() -> None:
-        first = ScalerServer(GrpcConfig(host="127.0.0.1", port=0), OFFERINGS)
-        with pytest.raises(Misconfigured, match="choose another port"):
-            ScalerServer(GrpcConfig(host="127.0.0.1", port=first.port), OFFERINGS)
-        await first.stop()
-
-    asyncio.run(test())
+async def test_a_port_that_another_has_is_refused() -> None:
+    first = ScalerServer(GrpcConfig(host="127.0.0.1", port=0), OFFERINGS)
+    with pytest.raises(Misconfigured, match="choose another port"):
+        ScalerServer(GrpcConfig(host="127.0.0.1", port=first.port), OFFERINGS)
+    await first.stop()

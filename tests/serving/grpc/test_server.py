@@ -28,7 +28,7 @@ from mark.serving.grpc.messages import SERVICE
 from mark.serving.http.http_server import HttpServer
 from mark.serving.http.limits import HttpLimits
 from tests.serving.fakes import EchoBackend
-from tests.serving.harness import Live, live, run, served, truth, until
+from tests.serving.harness import Live, live, run, served, until
 from tests.serving.streams.backends import ScriptedBackend, streaming
 from tests.serving.test_peers import certified
 from tests.waiting import PATIENCE_S
@@ -159,24 +159,21 @@ def test_an_index_is_for_who_has_the_token() -> None:
     against(talk, token="0123456789abcdef", agents=0)
 
 
-def test_tritonclient_in_an_event_loop() -> None:
-    async def test() -> None:
-        async with (
-            serving() as (_, server),
-            triton_aio.InferenceServerClient(f"127.0.0.1:{server.port}") as client,
-        ):
-            assert await client.is_server_live()
-            assert await client.is_server_ready()
-            assert await client.is_model_ready("echo")
-            assert (await client.get_model_metadata("echo")).name == "echo"
-            assert (await client.get_model_config("echo")).config.name == "echo"
-            results = await asyncio.gather(*(client.infer("echo", asked(VALUES + n)) for n in range(20)))
-            for number, result in enumerate(results):
-                np.testing.assert_array_equal(result.as_numpy("x"), VALUES + number)
-            with pytest.raises(InferenceServerException, match="no route for"):
-                await client.infer("other", asked())
-
-    run(test())
+async def test_tritonclient_in_an_event_loop() -> None:
+    async with (
+        serving() as (_, server),
+        triton_aio.InferenceServerClient(f"127.0.0.1:{server.port}") as client,
+    ):
+        assert await client.is_server_live()
+        assert await client.is_server_ready()
+        assert await client.is_model_ready("echo")
+        assert (await client.get_model_metadata("echo")).name == "echo"
+        assert (await client.get_model_config("echo")).config.name == "echo"
+        results = await asyncio.gather(*(client.infer("echo", asked(VALUES + n)) for n in range(20)))
+        for number, result in enumerate(results):
+            np.testing.assert_array_equal(result.as_numpy("x"), VALUES + number)
+        with pytest.raises(InferenceServerException, match="no route for"):
+            await client.infer("other", asked())
 
 
 @pytest.mark.parametrize("values", [np.array([[b"a", b"\0\xff"]], dtype=object), VALUES.astype(np.float16)])
@@ -332,140 +329,116 @@ async def _infer(server: GrpcServer, *, timeout: float | None = None, **metadata
         return await call(channel, "ModelInfer", typed(), metadata=pairs, timeout=timeout)
 
 
-def test_ids_are_executed_once() -> None:
-    async def test() -> None:
-        async with serving() as (running, server):
-            first, second = [await _infer(server, x_mark_request_id="mine") for _ in range(2)]
-            assert first == second
-            assert len(running.agents["i-0"].backend.requests) == 1
-
-    run(test())
+async def test_ids_are_executed_once() -> None:
+    async with serving() as (running, server):
+        first, second = [await _infer(server, x_mark_request_id="mine") for _ in range(2)]
+        assert first == second
+        assert len(running.agents["i-0"].backend.requests) == 1
 
 
-def test_a_call_that_runs_out_of_time_ends_and_the_gateway_goes_on() -> None:
-    async def test() -> None:
-        async with serving() as (running, server):
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            with pytest.raises(aio.AioRpcError) as error:
-                await _infer(server, timeout=0.2)
-            assert error.value.code() == StatusCode.DEADLINE_EXCEEDED
-            backend.free.set()
-            assert (await _infer(server)).outputs
-
-    run(test())
+async def test_a_call_that_runs_out_of_time_ends_and_the_gateway_goes_on() -> None:
+    async with serving() as (running, server):
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        with pytest.raises(aio.AioRpcError) as error:
+            await _infer(server, timeout=0.2)
+        assert error.value.code() == StatusCode.DEADLINE_EXCEEDED
+        backend.free.set()
+        assert (await _infer(server)).outputs
 
 
-def test_a_model_that_streams_is_refused_before_it_works() -> None:
-    async def test() -> None:
-        backend = ScriptedBackend(b"data: 1\n\n", None)
-        async with serving(model=streaming(), agents=0) as (running, server):
-            await running.add_agent("i-0", backend=cast("EchoBackend", backend))
-            with pytest.raises(aio.AioRpcError, match="streams its answers") as error:
-                await _infer(server)
-            assert error.value.code() == StatusCode.UNIMPLEMENTED
-            assert not backend.scripts
-
-    run(test())
+async def test_a_model_that_streams_is_refused_before_it_works() -> None:
+    backend = ScriptedBackend(b"data: 1\n\n", None)
+    async with serving(model=streaming(), agents=0) as (running, server):
+        await running.add_agent("i-0", backend=cast("EchoBackend", backend))
+        with pytest.raises(aio.AioRpcError, match="streams its answers") as error:
+            await _infer(server)
+        assert error.value.code() == StatusCode.UNIMPLEMENTED
+        assert not backend.scripts
 
 
-def test_nobody_works_for_a_call_that_was_cancelled() -> None:
+async def test_nobody_works_for_a_call_that_was_cancelled() -> None:
     patient = Client(
         name="nightly", keys=(HashedKey(sha256=hash_of_key(b"a-key")),), priority=Priority.ASYNC, deadline_s=3600.0
     )
 
-    async def test() -> None:
-        async with serving(model=served(latency_s=60.0, batch_s=(0.002,))) as (running, server):
-            running.store.directory = ClientDirectory(version=1, clients=(patient,))
+    async with serving(model=served(latency_s=60.0, batch_s=(0.002,))) as (running, server):
+        running.store.directory = ClientDirectory(version=1, clients=(patient,))
 
-            async def asks_keys() -> bool:
-                return (await running.ask()).status == 401
+        async def asks_keys() -> bool:
+            return (await running.ask()).status == 401
 
-            await until(asks_keys)
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            calls = [asyncio.ensure_future(_infer(server, authorization="Bearer a-key")) for _ in range(8)]
-            waiting = 'mark_gateway_async_waiting{model="echo"}'
-            await running.until_metric(waiting, 7)
-            for one in calls:
-                one.cancel()
-            await running.until_metric(waiting, 0)
-            backend.free.set()
-
-    run(test())
+        await until(asks_keys)
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        calls = [asyncio.ensure_future(_infer(server, authorization="Bearer a-key")) for _ in range(8)]
+        waiting = 'mark_gateway_async_waiting{model="echo"}'
+        await running.until_metric(waiting, 7)
+        for one in calls:
+            one.cancel()
+        await running.until_metric(waiting, 0)
+        backend.free.set()
 
 
-def test_a_gateway_that_ends_answers_what_it_has() -> None:
-    async def test() -> None:
-        async with serving() as (running, server):
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            asking = asyncio.ensure_future(_infer(server))
-            while not backend.requests:
-                await asyncio.sleep(0.001)
-            running.gateway_stop.set()
-            await asyncio.sleep(0)
-            backend.free.set()
-            assert (await asking).outputs
-
-    run(test())
+async def test_a_gateway_that_ends_answers_what_it_has() -> None:
+    async with serving() as (running, server):
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        asking = asyncio.ensure_future(_infer(server))
+        while not backend.requests:
+            await asyncio.sleep(0.001)
+        running.gateway_stop.set()
+        await asyncio.sleep(0)
+        backend.free.set()
+        assert (await asking).outputs
 
 
-def test_limits_of_a_client_hold_for_grpc() -> None:
+async def test_limits_of_a_client_hold_for_grpc() -> None:
     limits = Limits(rate_rps=0.01, burst=1)
     key = HashedKey(sha256=hash_of_key(b"a-key"))
     known = Client(name="shop", keys=(key,), limits=limits, models=("echo",))
     elsewhere = Client(name="other", keys=(HashedKey(sha256=hash_of_key(b"b-key")),), models=("another",))
 
-    async def test() -> None:
-        async with serving() as (running, server):
-            running.store.directory = ClientDirectory(version=1, clients=(known, elsewhere))
+    async with serving() as (running, server):
+        running.store.directory = ClientDirectory(version=1, clients=(known, elsewhere))
 
-            async def code(**metadata: str) -> StatusCode:
-                try:
-                    await _infer(server, **metadata)
-                except aio.AioRpcError as error:
-                    return error.code()
-                return StatusCode.OK
+        async def code(**metadata: str) -> StatusCode:
+            try:
+                await _infer(server, **metadata)
+            except aio.AioRpcError as error:
+                return error.code()
+            return StatusCode.OK
 
-            async def asks_keys() -> bool:
-                return await code() == StatusCode.UNAUTHENTICATED
+        async def asks_keys() -> bool:
+            return await code() == StatusCode.UNAUTHENTICATED
 
-            await until(asks_keys)
-            assert await code(authorization="Bearer a-key") == StatusCode.OK
-            with pytest.raises(aio.AioRpcError, match="above its rate") as limited:
-                await _infer(server, authorization="Bearer a-key")
-            assert limited.value.code() == StatusCode.RESOURCE_EXHAUSTED
-            assert int(str(dict(limited.value.trailing_metadata() or ())["retry-after"])) > 1
-            assert await code(authorization="Bearer b-key") == StatusCode.PERMISSION_DENIED
-
-    run(test())
+        await until(asks_keys)
+        assert await code(authorization="Bearer a-key") == StatusCode.OK
+        with pytest.raises(aio.AioRpcError, match="above its rate") as limited:
+            await _infer(server, authorization="Bearer a-key")
+        assert limited.value.code() == StatusCode.RESOURCE_EXHAUSTED
+        assert int(str(dict(limited.value.trailing_metadata() or ())["retry-after"])) > 1
+        assert await code(authorization="Bearer b-key") == StatusCode.PERMISSION_DENIED
 
 
-def test_a_burst_above_the_streams_of_a_connection_waits_in_its_client() -> None:
-    async def test() -> None:
-        model = served(latency_s=60.0)
-        async with (
-            serving(model=model) as (_, server),
-            aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
-        ):
-            await call(channel, "ModelInfer", typed())
-            answers = await asyncio.gather(*(call(channel, "ModelInfer", typed()) for _ in range(3 * STREAMS)))
-            assert all(answer.outputs for answer in answers)
-
-    run(test())
+async def test_a_burst_above_the_streams_of_a_connection_waits_in_its_client() -> None:
+    model = served(latency_s=60.0)
+    async with (
+        serving(model=model) as (_, server),
+        aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        await call(channel, "ModelInfer", typed())
+        answers = await asyncio.gather(*(call(channel, "ModelInfer", typed()) for _ in range(3 * STREAMS)))
+        assert all(answer.outputs for answer in answers)
 
 
-def test_what_is_shed_is_unavailable_with_a_time_to_retry() -> None:
-    async def test() -> None:
-        async with serving(agents=0) as (_, server):
-            with pytest.raises(aio.AioRpcError) as error:
-                await _infer(server)
-            assert error.value.code() == StatusCode.UNAVAILABLE
-            assert "no capacity to meet the deadline" in str(error.value.details())
-            assert dict(error.value.trailing_metadata() or ())["retry-after"] == "1"
-
-    run(test())
+async def test_what_is_shed_is_unavailable_with_a_time_to_retry() -> None:
+    async with serving(agents=0) as (_, server):
+        with pytest.raises(aio.AioRpcError) as error:
+            await _infer(server)
+        assert error.value.code() == StatusCode.UNAVAILABLE
+        assert "no capacity to meet the deadline" in str(error.value.details())
+        assert dict(error.value.trailing_metadata() or ())["retry-after"] == "1"
 
 
 def test_a_version_is_named_by_the_message() -> None:
@@ -544,7 +517,7 @@ def test_messages_that_are_still_to_come_stay_within_the_memory_for_bodies() -> 
             with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
                 assert await asyncio.to_thread(call, channel, "ModelInfer", typed())
             writer.close()
-            await until(lambda: truth(budget.has_room(budget.limit, budget.limit)))
+            await until(lambda: budget.has_room(budget.limit, budget.limit))
 
     gc.disable()  # nothing that ends with a call may wait for the collector
     try:
@@ -553,14 +526,11 @@ def test_messages_that_are_still_to_come_stay_within_the_memory_for_bodies() -> 
         gc.enable()
 
 
-def test_a_client_that_writes_line_ends_into_its_metadata_is_refused() -> None:
-    async def test() -> None:
-        async with serving() as (_, server):
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            message = typed().SerializeToString()
-            begun = opening(1, extra={"x-mark-request-id": "a\r\n\r\nGET / HTTP/1.1"})
-            writer.write(begun + frame(0, 1, 1, b"\0" + len(message).to_bytes(4) + message))
-            assert b"has control characters" in await reader.readuntil(b"control characters")
-            writer.close()
-
-    run(test())
+async def test_a_client_that_writes_line_ends_into_its_metadata_is_refused() -> None:
+    async with serving() as (_, server):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        message = typed().SerializeToString()
+        begun = opening(1, extra={"x-mark-request-id": "a\r\n\r\nGET / HTTP/1.1"})
+        writer.write(begun + frame(0, 1, 1, b"\0" + len(message).to_bytes(4) + message))
+        assert b"has control characters" in await reader.readuntil(b"control characters")
+        writer.close()

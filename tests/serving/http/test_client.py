@@ -58,21 +58,18 @@ def run(scenario):
     return asyncio.run(scenario)
 
 
-def test_a_connection_is_used_again():
-    async def scenario():
-        seen = []
-        async with serving(lambda _: [OK], seen=seen) as (client, connections):
-            for number in range(3):
-                answer = await client.request(
-                    "POST", "/x", timeout_s=PATIENCE_S, body=b"abc", headers={"n": str(number)}
-                )
-                assert (answer.status, answer.body, answer.headers["x-said"]) == (200, b"hi", "So")
-            assert len(connections) == 1
-            assert [body for _, body in seen] == [b"abc"] * 3
-            assert "n: 2\r\n" in seen[2][0]
-            assert seen[0][0].startswith("POST /x HTTP/1.1\r\n")
-
-    run(scenario())
+async def test_a_connection_is_used_again():
+    seen = []
+    async with serving(lambda _: [OK], seen=seen) as (client, connections):
+        for number in range(3):
+            answer = await client.request(
+                "POST", "/x", timeout_s=PATIENCE_S, body=b"abc", headers={"n": str(number)}
+            )
+            assert (answer.status, answer.body, answer.headers["x-said"]) == (200, b"hi", "So")
+        assert len(connections) == 1
+        assert [body for _, body in seen] == [b"abc"] * 3
+        assert "n: 2\r\n" in seen[2][0]
+        assert seen[0][0].startswith("POST /x HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize(
@@ -85,35 +82,26 @@ def test_a_connection_is_used_again():
         [b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi", None],
     ],
 )
-def test_answers_in_all_framings(parts):
-    async def scenario():
-        async with serving(lambda _: parts) as (client, _):
-            for _ in range(2):
-                assert (await client.request("GET", "/", timeout_s=PATIENCE_S)).body == b"hi"
-
-    run(scenario())
-
-
-def test_many_calls_share_few_connections():
-    async def scenario():
-        async with serving(lambda _: [OK]) as (client, connections):
-            client._places = asyncio.Semaphore(3)
-            answers = await asyncio.gather(*(client.request("GET", "/", timeout_s=PATIENCE_S) for _ in range(30)))
-            assert [answer.body for answer in answers] == [b"hi"] * 30
-            assert len(connections) <= 3
-
-    run(scenario())
-
-
-def test_a_connection_closed_while_idle_is_replaced_unseen():
-    async def scenario():
-        async with serving(lambda _: [OK]) as (client, connections):
-            await client.request("GET", "/", timeout_s=PATIENCE_S)
-            connections[0].transport.abort()
+async def test_answers_in_all_framings(parts):
+    async with serving(lambda _: parts) as (client, _):
+        for _ in range(2):
             assert (await client.request("GET", "/", timeout_s=PATIENCE_S)).body == b"hi"
-            assert len(connections) == 2
 
-    run(scenario())
+
+async def test_many_calls_share_few_connections():
+    async with serving(lambda _: [OK]) as (client, connections):
+        client._places = asyncio.Semaphore(3)
+        answers = await asyncio.gather(*(client.request("GET", "/", timeout_s=PATIENCE_S) for _ in range(30)))
+        assert [answer.body for answer in answers] == [b"hi"] * 30
+        assert len(connections) <= 3
+
+
+async def test_a_connection_closed_while_idle_is_replaced_unseen():
+    async with serving(lambda _: [OK]) as (client, connections):
+        await client.request("GET", "/", timeout_s=PATIENCE_S)
+        connections[0].transport.abort()
+        assert (await client.request("GET", "/", timeout_s=PATIENCE_S)).body == b"hi"
+        assert len(connections) == 2
 
 
 @pytest.mark.parametrize(
@@ -125,44 +113,32 @@ def test_a_connection_closed_while_idle_is_replaced_unseen():
         ([], "did not answer within 0.05 s"),
     ],
 )
-def test_a_broken_answer_is_to_be_tried_again_later(parts, said):
-    async def scenario():
-        async with serving(lambda _: parts) as (client, _):
-            with pytest.raises(RetryLater, match=said):
-                await client.request("GET", "/", timeout_s=0.05 if not parts else 5)
-
-    run(scenario())
+async def test_a_broken_answer_is_to_be_tried_again_later(parts, said):
+    async with serving(lambda _: parts) as (client, _):
+        with pytest.raises(RetryLater, match=said):
+            await client.request("GET", "/", timeout_s=0.05 if not parts else 5)
 
 
-def test_a_call_after_a_broken_one_gets_its_own_answer():
-    async def scenario():
-        async with serving(lambda number: [] if number == 1 else [OK]) as (client, connections):
-            with pytest.raises(RetryLater):
-                await client.request("GET", "/", timeout_s=0.05)
-            assert (await client.request("GET", "/", timeout_s=PATIENCE_S)).body == b"hi"
-            assert len(connections) == 2
-
-    run(scenario())
+async def test_a_call_after_a_broken_one_gets_its_own_answer():
+    async with serving(lambda number: [] if number == 1 else [OK]) as (client, connections):
+        with pytest.raises(RetryLater):
+            await client.request("GET", "/", timeout_s=0.05)
+        assert (await client.request("GET", "/", timeout_s=PATIENCE_S)).body == b"hi"
+        assert len(connections) == 2
 
 
-def test_an_answer_that_is_too_large_is_refused(monkeypatch):
+async def test_an_answer_that_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr("mark.serving.http.client.MAX_ANSWER_BYTES", 1)
 
-    async def scenario():
-        async with serving(lambda _: [OK]) as (client, _):
-            with pytest.raises(RetryLater, match="more than"):
-                await client.request("GET", "/", timeout_s=PATIENCE_S)
-
-    run(scenario())
-
-
-def test_nobody_listens():
-    async def scenario():
-        client = HttpClient("http://127.0.0.1:9")
-        with pytest.raises(RetryLater, match="cannot be reached"):
+    async with serving(lambda _: [OK]) as (client, _):
+        with pytest.raises(RetryLater, match="more than"):
             await client.request("GET", "/", timeout_s=PATIENCE_S)
 
-    run(scenario())
+
+async def test_nobody_listens():
+    client = HttpClient("http://127.0.0.1:9")
+    with pytest.raises(RetryLater, match="cannot be reached"):
+        await client.request("GET", "/", timeout_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("url", ["", "https://x", "localhost:8000", "file:///x"])
@@ -171,19 +147,16 @@ def test_other_urls_are_refused(url):
         HttpClient(url)
 
 
-def test_a_stream_that_is_left_when_all_has_come_leaves_a_connection_that_reads():
+async def test_a_stream_that_is_left_when_all_has_come_leaves_a_connection_that_reads():
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
     answers = iter([[head], [head, b"1\r\n2\r\n0\r\n\r\n"]])
 
-    async def scenario():
-        async with serving(lambda _: next(answers)) as (client, connections):
-            left = await client.stream("/x", head_within_s=10, body=b"", headers={})
-            size = 2 * HELD_BYTES  # the end comes in the same read, after which nothing more is read
-            left.connection.data_received(b"%x\r\n%b\r\n0\r\n\r\n" % (size, bytes(size)))
-            await left.aclose()
-            again = await client.stream("/x", head_within_s=10, body=b"", headers={})
-            assert [part async for part in again] == [b"2"]
-            await again.aclose()
-            assert len(connections) == 1
-
-    run(scenario())
+    async with serving(lambda _: next(answers)) as (client, connections):
+        left = await client.stream("/x", head_within_s=10, body=b"", headers={})
+        size = 2 * HELD_BYTES  # the end comes in the same read, after which nothing more is read
+        left.connection.data_received(b"%x\r\n%b\r\n0\r\n\r\n" % (size, bytes(size)))
+        await left.aclose()
+        again = await client.stream("/x", head_within_s=10, body=b"", headers={})
+        assert [part async for part in again] == [b"2"]
+        await again.aclose()
+        assert len(connections) == 1

@@ -14,7 +14,7 @@ from mark.protocols.oip.bodies import BadRequest
 from mark.serving.http import content_codings
 from mark.serving.http.content_codings import coding_for, decode, decode_small
 from mark.serving.http.limits import HttpLimits
-from tests.serving.harness import BODY, INPUTS, live, run, served
+from tests.serving.harness import BODY, INPUTS, live, served
 
 
 @given(st.binary(max_size=2000))
@@ -76,43 +76,35 @@ def test_the_coding_that_a_client_prefers(accepted: bytes, coding: bytes | None)
 
 @pytest.mark.parametrize("rows", [1, 20_000])
 @pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
-def test_compressed_requests_are_answered_compressed(coding: str, compress, rows: int) -> None:  # type: ignore[no-untyped-def]
-    async def test() -> None:
-        data = b",".join([b"0.5"] * (2 * rows))
-        body = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[%d,2],"data":[%b]}]}' % (rows, data)
-        async with live() as running:
-            for _ in range(2):
-                reply = await running.ask(body=compress(body), content_encoding=coding, accept_encoding=coding)
-                assert reply.status == 200
-                assert reply.headers.get("content-encoding") == (None if rows == 1 else coding)
-                text = reply.body if rows == 1 else decode(coding.encode(), reply.body, 10_000_000)
-                assert text.count(b"0.5") == 2 * rows
-            plain = await running.ask(body=body)
-            assert "content-encoding" not in plain.headers
+async def test_compressed_requests_are_answered_compressed(coding: str, compress, rows: int) -> None:  # type: ignore[no-untyped-def]
 
-    run(test())
+    data = b",".join([b"0.5"] * (2 * rows))
+    body = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[%d,2],"data":[%b]}]}' % (rows, data)
+    async with live() as running:
+        for _ in range(2):
+            reply = await running.ask(body=compress(body), content_encoding=coding, accept_encoding=coding)
+            assert reply.status == 200
+            assert reply.headers.get("content-encoding") == (None if rows == 1 else coding)
+            text = reply.body if rows == 1 else decode(coding.encode(), reply.body, 10_000_000)
+            assert text.count(b"0.5") == 2 * rows
+        plain = await running.ask(body=body)
+        assert "content-encoding" not in plain.headers
 
 
-def test_a_head_that_comes_again_is_decoded_again() -> None:
-    async def test() -> None:
-        async with live() as running:
-            client = await running.client()
-            for _ in range(3):
-                assert (await client.ask(body=gzip.compress(BODY), content_encoding="gzip")).status == 200
-            await client.close()
-
-    run(test())
+async def test_a_head_that_comes_again_is_decoded_again() -> None:
+    async with live() as running:
+        client = await running.client()
+        for _ in range(3):
+            assert (await client.ask(body=gzip.compress(BODY), content_encoding="gzip")).status == 200
+        await client.close()
 
 
 @pytest.mark.parametrize("times", [1, 1000])
-def test_a_body_that_explodes_is_refused(times: int) -> None:
-    async def test() -> None:
-        async with live(limits=HttpLimits(body_bytes=100_000)) as running:
-            bomb = gzip.compress(b"x" * 100_001 * times)
-            assert (await running.ask(body=bomb, content_encoding="gzip")).status == 413
-            assert (await running.ask()).status == 200
-
-    run(test())
+async def test_a_body_that_explodes_is_refused(times: int) -> None:
+    async with live(limits=HttpLimits(body_bytes=100_000)) as running:
+        bomb = gzip.compress(b"x" * 100_001 * times)
+        assert (await running.ask(body=bomb, content_encoding="gzip")).status == 413
+        assert (await running.ask()).status == 200
 
 
 def test_numbers_that_do_not_shrink_are_sent_as_they_are() -> None:
@@ -122,22 +114,19 @@ def test_numbers_that_do_not_shrink_are_sent_as_they_are() -> None:
     assert content_codings.encode(b"gzip", b"x" * 100_000) is not None
 
 
-def test_what_a_compressed_body_unfolds_to_counts_as_held() -> None:
-    async def test() -> None:
-        async with live(served(), limits=HttpLimits(body_bytes=1_000_000, bodies_bytes=1_000_000)) as running:
-            agent = running.agents["i-0"]
-            agent.backend.free.clear()
-            first, second = await running.client(), await running.client()
-            assert INPUTS[0].name == "x"
-            body = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"data":[1,2]}]}' + b" " * 900_000
-            first.send(body=gzip.compress(body), content_encoding="gzip")
-            await running.until_metric('mark_gateway_in_flight{model="echo"}', 1)
-            second.send(body=gzip.compress(body), content_encoding="gzip")
-            assert (await second.read()).status == 503
-            agent.backend.free.set()
-            assert (await first.read()).status == 200
-            assert (await second.ask(body=gzip.compress(body), content_encoding="gzip")).status == 200
-            await first.close()
-            await second.close()
-
-    run(test())
+async def test_what_a_compressed_body_unfolds_to_counts_as_held() -> None:
+    async with live(served(), limits=HttpLimits(body_bytes=1_000_000, bodies_bytes=1_000_000)) as running:
+        agent = running.agents["i-0"]
+        agent.backend.free.clear()
+        first, second = await running.client(), await running.client()
+        assert INPUTS[0].name == "x"
+        body = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"data":[1,2]}]}' + b" " * 900_000
+        first.send(body=gzip.compress(body), content_encoding="gzip")
+        await running.until_metric('mark_gateway_in_flight{model="echo"}', 1)
+        second.send(body=gzip.compress(body), content_encoding="gzip")
+        assert (await second.read()).status == 503
+        agent.backend.free.set()
+        assert (await first.read()).status == 200
+        assert (await second.ask(body=gzip.compress(body), content_encoding="gzip")).status == 200
+        await first.close()
+        await second.close()

@@ -98,20 +98,17 @@ def test_an_offer_keeps_the_clients_word_on_the_connection() -> None:
     assert b"connection: close" in written
 
 
-def test_curl_and_javas_request_are_answered() -> None:
-    async def test() -> None:
-        async with live() as running:
-            url = f"http://127.0.0.1:{running.port}{INFER}"
-            if curl := shutil.which("curl"):
-                asked = [curl, "-s", "--http2", "--data-binary", BODY.decode(), url]
-                done = await asyncio.to_thread(subprocess.run, asked, stdout=subprocess.PIPE, check=True)
-                assert b'"outputs"' in done.stdout
-            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-            writer.write(JAVA % (INFER.encode(), len(BODY)) + BODY)
-            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-            writer.close()
-
-    run(test())
+async def test_curl_and_javas_request_are_answered() -> None:
+    async with live() as running:
+        url = f"http://127.0.0.1:{running.port}{INFER}"
+        if curl := shutil.which("curl"):
+            asked = [curl, "-s", "--http2", "--data-binary", BODY.decode(), url]
+            done = await asyncio.to_thread(subprocess.run, asked, stdout=subprocess.PIPE, check=True)
+            assert b'"outputs"' in done.stdout
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(JAVA % (INFER.encode(), len(BODY)) + BODY)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
 
 
 JAVA_SOURCE = """
@@ -220,42 +217,32 @@ async def listening(
     await server.close()
 
 
-def test_a_large_body_waits_for_its_turn_and_small_ones_do_not() -> None:
-    async def test() -> None:
-        async with listening(HttpLimits(bodies_bytes=1_000_000)) as (server, held, post):
-            replies = [await post(size, size) for size in (600_000, 600_000, 600_000, 60_000)]
+async def test_a_large_body_waits_for_its_turn_and_small_ones_do_not() -> None:
+    async with listening(HttpLimits(bodies_bytes=1_000_000)) as (server, held, post):
+        replies = [await post(size, size) for size in (600_000, 600_000, 600_000, 60_000)]
 
-            async def come(count: int) -> bool:
-                return len(held) == count
+        async def come(count: int) -> bool:
+            return len(held) == count
 
-            await until(lambda: come(2))
-            for count in (2, 1, 1):
-                await until(lambda count=count: come(count))
-                assert sum(len(exchange.body) for exchange in held) <= server.budget.held <= 1_000_000
-                while held:
-                    held.pop().reply(200, b"text/plain", b"ok")
-            for reader in replies:
-                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-            assert server.budget.take(1_000_000, is_here=False) is not None
-
-    run(test())
+        await until(lambda: come(2))
+        for count in (2, 1, 1):
+            await until(lambda count=count: come(count))
+            assert sum(len(exchange.body) for exchange in held) <= server.budget.held <= 1_000_000
+            while held:
+                held.pop().reply(200, b"text/plain", b"ok")
+        for reader in replies:
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        assert server.budget.take(1_000_000, is_here=False) is not None
 
 
-def test_who_waits_too_long_for_his_bodys_turn_is_told_to_come_again() -> None:
-    async def test() -> None:
-        limits = HttpLimits(bodies_bytes=1_000_000, slow_s=0.1, sweep_s=0.02)
-        async with listening(limits) as (_, held, post):
-            await post(600_000, 600_000)
-
-            async def come() -> bool:
-                return bool(held)
-
-            await until(come)
-            head = await (await post(600_000, 1000)).readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 503 ")
-            assert b"retry-after: 1" in head
-
-    run(test())
+async def test_who_waits_too_long_for_his_bodys_turn_is_told_to_come_again() -> None:
+    limits = HttpLimits(bodies_bytes=1_000_000, slow_s=0.1, sweep_s=0.02)
+    async with listening(limits) as (_, held, post):
+        await post(600_000, 600_000)
+        await until(lambda: bool(held))
+        head = await (await post(600_000, 1000)).readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1" in head
 
 
 def test_bytes_of_unknown_length_beyond_the_budget_are_refused() -> None:
@@ -293,38 +280,29 @@ def test_large_pipelined_bodies_are_read_one_after_another() -> None:
 
 
 @pytest.mark.parametrize("framing", [b"content-length: 3000000", b"transfer-encoding: chunked"])
-def test_the_body_of_a_request_without_a_token_is_not_read(framing: bytes) -> None:
-    async def test() -> None:
-        async with live(token="secret") as running:
-            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-            writer.write(b"POST %b HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % (INFER.encode(), framing))
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 401 ")
-            assert b"connection: close" in head
-            assert b"x-mark-request-id: " in head
-            writer.close()
-
-    run(test())
+async def test_the_body_of_a_request_without_a_token_is_not_read(framing: bytes) -> None:
+    async with live(token="secret") as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(b"POST %b HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % (INFER.encode(), framing))
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 401 ")
+        assert b"connection: close" in head
+        assert b"x-mark-request-id: " in head
+        writer.close()
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer"])
-def test_the_scheme_of_a_token_is_written_in_any_case(scheme: str) -> None:
-    async def test() -> None:
-        async with live(token="secret") as running:
-            assert (await running.ask("/v2", None, "GET", authorization=f"{scheme} secret")).status == 200
-            assert (await running.ask("/v2", None, "GET", authorization=f"{scheme}secret")).status == 401
-            assert (await running.ask("/v2", None, "GET", authorization=f"{scheme} Secret")).status == 401
-
-    run(test())
+async def test_the_scheme_of_a_token_is_written_in_any_case(scheme: str) -> None:
+    async with live(token="secret") as running:
+        assert (await running.ask("/v2", None, "GET", authorization=f"{scheme} secret")).status == 200
+        assert (await running.ask("/v2", None, "GET", authorization=f"{scheme}secret")).status == 401
+        assert (await running.ask("/v2", None, "GET", authorization=f"{scheme} Secret")).status == 401
 
 
-def test_a_gateway_for_this_machine_only_answers_to_no_other_name() -> None:
-    async def test() -> None:
-        async with live(agents=0, local_only=True) as running:
-            for host, status in ((b"localhost:8080", 200), (b"127.0.0.1", 200), (b"evil.example", 421)):
-                reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-                writer.write(b"GET /v2 HTTP/1.1\r\nhost: %b\r\n\r\n" % host)
-                assert (await reader.readline()).startswith(b"HTTP/1.1 %d " % status)
-                writer.close()
-
-    run(test())
+async def test_a_gateway_for_this_machine_only_answers_to_no_other_name() -> None:
+    async with live(agents=0, local_only=True) as running:
+        for host, status in ((b"localhost:8080", 200), (b"127.0.0.1", 200), (b"evil.example", 421)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+            writer.write(b"GET /v2 HTTP/1.1\r\nhost: %b\r\n\r\n" % host)
+            assert (await reader.readline()).startswith(b"HTTP/1.1 %d " % status)
+            writer.close()

@@ -17,7 +17,7 @@ from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.head_cache import Head
 from mark.serving.http.http_server import HttpServer
 from mark.serving.http.limits import HttpLimits
-from tests.serving.harness import BODY, INFER, Client, Live, live, run, truth, until
+from tests.serving.harness import BODY, INFER, Client, Live, live, until
 from tests.waiting import PATIENCE_S
 
 HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n" % INFER.encode()
@@ -65,161 +65,125 @@ async def raw(running: Live, data: bytes) -> tuple[bytes, bool]:
         (HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"4000\r\n" + b"x" * 0x4000 + b"\r\n4000\r\n", 413),
     ],
 )
-def test_what_is_malformed_smuggled_or_oversize_is_refused_and_closed(data: bytes, status: int) -> None:
-    async def test() -> None:
-        async with live(limits=HttpLimits(body_bytes=20_000)) as running:
-            got, closed = await raw(running, data + b"x" * 0x4000 if b"chunked\r\n\r\n4000" in data else data)
+async def test_what_is_malformed_smuggled_or_oversize_is_refused_and_closed(data: bytes, status: int) -> None:
+    async with live(limits=HttpLimits(body_bytes=20_000)) as running:
+        got, closed = await raw(running, data + b"x" * 0x4000 if b"chunked\r\n\r\n4000" in data else data)
 
-            assert got.startswith(b"HTTP/1.1 %d " % status)
-            assert got.count(b"HTTP/1.1") == 1
+        assert got.startswith(b"HTTP/1.1 %d " % status)
+        assert got.count(b"HTTP/1.1") == 1
+        assert closed
+        assert (await running.ask()).status == 200
+
+
+async def test_a_length_beyond_the_limit_is_refused_before_the_body_comes() -> None:
+    async with live(limits=HttpLimits(body_bytes=1000)) as running:
+        got, closed = await raw(running, HEAD + b"expect: 100-continue\r\ncontent-length: 1001\r\n\r\n")
+
+        assert got.startswith(b"HTTP/1.1 413 ")
+        assert closed
+
+
+async def test_slow_heads_and_bodies_are_given_up_while_others_are_served() -> None:
+    async with live(limits=HttpLimits(slow_s=0.15, sweep_s=0.05)) as running:
+        slow = asyncio.ensure_future(raw(running, HEAD + b"content-length: 5\r\n\r\nhe"))
+        head = asyncio.ensure_future(raw(running, HEAD))
+        assert (await running.ask()).status == 200
+        for got, closed in await asyncio.gather(slow, head):
+            assert got.startswith(b"HTTP/1.1 408 ")
             assert closed
-            assert (await running.ask()).status == 200
-
-    run(test())
 
 
-def test_a_length_beyond_the_limit_is_refused_before_the_body_comes() -> None:
-    async def test() -> None:
-        async with live(limits=HttpLimits(body_bytes=1000)) as running:
-            got, closed = await raw(running, HEAD + b"expect: 100-continue\r\ncontent-length: 1001\r\n\r\n")
-
-            assert got.startswith(b"HTTP/1.1 413 ")
-            assert closed
-
-    run(test())
-
-
-def test_slow_heads_and_bodies_are_given_up_while_others_are_served() -> None:
-    async def test() -> None:
-        async with live(limits=HttpLimits(slow_s=0.15, sweep_s=0.05)) as running:
-            slow = asyncio.ensure_future(raw(running, HEAD + b"content-length: 5\r\n\r\nhe"))
-            head = asyncio.ensure_future(raw(running, HEAD))
-            assert (await running.ask()).status == 200
-            for got, closed in await asyncio.gather(slow, head):
-                assert got.startswith(b"HTTP/1.1 408 ")
-                assert closed
-
-    run(test())
-
-
-def test_a_connection_that_says_nothing_is_closed_in_the_end() -> None:
-    async def test() -> None:
-        async with live(limits=HttpLimits(idle_s=0.1, sweep_s=0.05)) as running:
-            assert await raw(running, b"") == (b"", True)
-
-    run(test())
+async def test_a_connection_that_says_nothing_is_closed_in_the_end() -> None:
+    async with live(limits=HttpLimits(idle_s=0.1, sweep_s=0.05)) as running:
+        assert await raw(running, b"") == (b"", True)
 
 
 @pytest.mark.parametrize("behind", [b"", b"POST /v2 HT", b"nonsense\r\n\r\n"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_client_that_sends_no_more_gets_its_answers(count: int, behind: bytes) -> None:
-    async def test() -> None:
-        async with live(takes_s=0.01, limits=HttpLimits(leave_s=0.1, sweep_s=0.05)) as running:
-            client = await running.client()
-            for _ in range(count):
-                client.send()
-            client.writer.write(behind)
-            client.writer.write_eof()
-            for _ in range(count):
-                assert (await client.read()).status == 200
-            if behind.startswith(b"nonsense"):
-                assert (await client.read()).status == 400
-            assert await client.is_closed()
-            await client.close()
-
-    run(test())
+async def test_a_client_that_sends_no_more_gets_its_answers(count: int, behind: bytes) -> None:
+    async with live(takes_s=0.01, limits=HttpLimits(leave_s=0.1, sweep_s=0.05)) as running:
+        client = await running.client()
+        for _ in range(count):
+            client.send()
+        client.writer.write(behind)
+        client.writer.write_eof()
+        for _ in range(count):
+            assert (await client.read()).status == 200
+        if behind.startswith(b"nonsense"):
+            assert (await client.read()).status == 400
+        assert await client.is_closed()
+        await client.close()
 
 
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"content-length: 5\r\n\r\nhe"])
-def test_a_client_that_sends_no_more_before_its_request_is_whole_is_let_go(sent: bytes) -> None:
-    async def test() -> None:
-        async with live() as running:
-            client = await running.client()
-            client.writer.write(sent)
-            client.writer.write_eof()
-            assert await client.is_closed()
-            await client.close()
-
-    run(test())
+async def test_a_client_that_sends_no_more_before_its_request_is_whole_is_let_go(sent: bytes) -> None:
+    async with live() as running:
+        client = await running.client()
+        client.writer.write(sent)
+        client.writer.write_eof()
+        assert await client.is_closed()
+        await client.close()
 
 
-def test_each_answer_has_the_date() -> None:
-    async def test() -> None:
-        async with live() as running:
-            began = int(time.time())
-            for path, method in ((INFER, "POST"), ("/nope", "POST"), ("/v2/health/live", "HEAD"), (INFER, "PUT")):
-                reply = await running.ask(path, method=method)
-                at = parsedate_to_datetime(reply.headers["date"])
-                assert began <= at.timestamp() <= time.time()
-                assert reply.headers["date"].endswith(" GMT")
-
-    run(test())
+async def test_each_answer_has_the_date() -> None:
+    async with live() as running:
+        began = int(time.time())
+        for path, method in ((INFER, "POST"), ("/nope", "POST"), ("/v2/health/live", "HEAD"), (INFER, "PUT")):
+            reply = await running.ask(path, method=method)
+            at = parsedate_to_datetime(reply.headers["date"])
+            assert began <= at.timestamp() <= time.time()
+            assert reply.headers["date"].endswith(" GMT")
 
 
-def test_white_space_around_a_value_is_not_part_of_it() -> None:
-    async def test() -> None:
-        async with live() as running:
-            assert (await running.ask(x_mark_deadline_ms=" 500 \t")).status == 200
-
-    run(test())
+async def test_white_space_around_a_value_is_not_part_of_it() -> None:
+    async with live() as running:
+        assert (await running.ask(x_mark_deadline_ms=" 500 \t")).status == 200
 
 
 @pytest.mark.parametrize("host", ["http://gateway.example:8080", "https://x"])
-def test_a_target_may_name_the_host_as_for_a_proxy(host: str) -> None:
-    async def test() -> None:
-        async with live() as running:
-            assert (await running.ask(host + INFER)).status == 200
-            assert (await running.ask(host, None, "GET")).status == 404
-
-    run(test())
+async def test_a_target_may_name_the_host_as_for_a_proxy(host: str) -> None:
+    async with live() as running:
+        assert (await running.ask(host + INFER)).status == 200
+        assert (await running.ask(host, None, "GET")).status == 404
 
 
 @pytest.mark.parametrize(
     ("path", "method", "allowed"),
     [(INFER, "GET", "POST"), ("/v2", "POST", "GET, HEAD"), ("/ping", "PUT", "GET, HEAD")],
 )
-def test_a_method_that_is_not_allowed_is_answered_with_those_that_are(
+async def test_a_method_that_is_not_allowed_is_answered_with_those_that_are(
     path: str, method: str, allowed: str
 ) -> None:
-    async def test() -> None:
-        async with live() as running:
-            for port in (running.port, running.agents["i-0"].http_port):
-                client = Client(*await asyncio.open_connection("127.0.0.1", port))
-                reply = await client.ask(path, method=method)
-                assert (reply.status, reply.headers["allow"]) == (405, allowed)
-                await client.close()
-
-    run(test())
-
-
-def test_pipelined_requests_are_answered_in_their_order() -> None:
-    async def test() -> None:
-        async with live(takes_s=0.01) as running:
-            client = await running.client()
-            for number in range(5):
-                client.send(x_mark_request_id=f"r{number}")
-            client.send("/v2/health/live", None, "GET")
-            replies = [await client.read() for _ in range(6)]
+    async with live() as running:
+        for port in (running.port, running.agents["i-0"].http_port):
+            client = Client(*await asyncio.open_connection("127.0.0.1", port))
+            reply = await client.ask(path, method=method)
+            assert (reply.status, reply.headers["allow"]) == (405, allowed)
             await client.close()
 
-            assert [reply.headers.get("x-mark-request-id") for reply in replies[:5]] == [f"r{n}" for n in range(5)]
-            assert replies[5].document == {"live": True}
 
-    run(test())
+async def test_pipelined_requests_are_answered_in_their_order() -> None:
+    async with live(takes_s=0.01) as running:
+        client = await running.client()
+        for number in range(5):
+            client.send(x_mark_request_id=f"r{number}")
+        client.send("/v2/health/live", None, "GET")
+        replies = [await client.read() for _ in range(6)]
+        await client.close()
+
+        assert [reply.headers.get("x-mark-request-id") for reply in replies[:5]] == [f"r{n}" for n in range(5)]
+        assert replies[5].document == {"live": True}
 
 
-def test_pipelined_requests_beyond_the_bound_wait_until_others_are_answered() -> None:
-    async def test() -> None:
-        async with live(takes_s=0.001, limits=HttpLimits(pipelined=3)) as running:
-            client = await running.client()
-            for number in range(50):
-                client.send(x_mark_request_id=f"r{number}")
-            replies = [await client.read() for _ in range(50)]
-            await client.close()
+async def test_pipelined_requests_beyond_the_bound_wait_until_others_are_answered() -> None:
+    async with live(takes_s=0.001, limits=HttpLimits(pipelined=3)) as running:
+        client = await running.client()
+        for number in range(50):
+            client.send(x_mark_request_id=f"r{number}")
+        replies = [await client.read() for _ in range(50)]
+        await client.close()
 
-            assert [reply.headers["x-mark-request-id"] for reply in replies] == [f"r{n}" for n in range(50)]
-
-    run(test())
+        assert [reply.headers["x-mark-request-id"] for reply in replies] == [f"r{n}" for n in range(50)]
 
 
 def test_a_connection_is_read_no_further_while_enough_of_its_requests_wait() -> None:
@@ -239,77 +203,60 @@ def test_a_connection_is_read_no_further_while_enough_of_its_requests_wait() -> 
     connection.connection_lost(None)
 
 
-def test_what_follows_a_malformed_request_is_not_read() -> None:
-    async def test() -> None:
-        async with live() as running:
-            data = HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
-            got, _ = await raw(running, data + b"GET /v2 HTTP/1.1\r\n\r\n")
+async def test_what_follows_a_malformed_request_is_not_read() -> None:
+    async with live() as running:
+        data = HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+        got, _ = await raw(running, data + b"GET /v2 HTTP/1.1\r\n\r\n")
 
-            assert got.count(b"HTTP/1.1") == 1
-
-    run(test())
+        assert got.count(b"HTTP/1.1") == 1
 
 
-def test_a_client_that_waits_for_leave_gets_it() -> None:
-    async def test() -> None:
-        async with live() as running:
-            client = await running.client()
-            client.writer.write(HEAD + b"expect: 100-continue\r\ncontent-length: %d\r\n\r\n" % len(BODY))
-            assert (await client.read()).status == 100
-            client.writer.write(BODY)
-            assert (await client.read()).status == 200
-            await client.close()
-
-    run(test())
+async def test_a_client_that_waits_for_leave_gets_it() -> None:
+    async with live() as running:
+        client = await running.client()
+        client.writer.write(HEAD + b"expect: 100-continue\r\ncontent-length: %d\r\n\r\n" % len(BODY))
+        assert (await client.read()).status == 100
+        client.writer.write(BODY)
+        assert (await client.read()).status == 200
+        await client.close()
 
 
-def test_chunks_one_byte_at_a_time() -> None:
-    async def test() -> None:
-        async with live() as running:
-            client = await running.client()
-            data = HEAD + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
-            for place in range(len(data)):
-                client.writer.write(data[place : place + 1])
-                if place % 20 == 0:
-                    await asyncio.sleep(0)
-            assert (await client.read()).status == 200
-            await client.close()
-
-    run(test())
+async def test_chunks_one_byte_at_a_time() -> None:
+    async with live() as running:
+        client = await running.client()
+        data = HEAD + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+        for place in range(len(data)):
+            client.writer.write(data[place : place + 1])
+            if place % 20 == 0:
+                await asyncio.sleep(0)
+        assert (await client.read()).status == 200
+        await client.close()
 
 
-def test_clients_that_hang_up_in_mid_reply_harm_nobody() -> None:
-    async def test() -> None:
-        async with live(takes_s=0.02) as running:
-            big = (
-                b'{"inputs":[{"name":"x","datatype":"INT8","shape":[200000],"data":[' + b"1," * 199_999 + b"1]}]}"
-            )
-            steady, backend = await running.client(), running.agents["i-0"].backend
-            for _ in range(5):
-                begun = len(backend.batches)
-                clients = [await running.client() for _ in range(4)]
-                for client in clients:
-                    client.send(body=big)
-                steady.send()
-                await until(lambda begun=begun: truth(len(backend.batches) > begun))
-                for client in clients:
-                    client.writer.transport.abort()
-                assert (await steady.read()).status == 200
-            await steady.close()
-
-    run(test())
+async def test_clients_that_hang_up_in_mid_reply_harm_nobody() -> None:
+    async with live(takes_s=0.02) as running:
+        big = b'{"inputs":[{"name":"x","datatype":"INT8","shape":[200000],"data":[' + b"1," * 199_999 + b"1]}]}"
+        steady, backend = await running.client(), running.agents["i-0"].backend
+        for _ in range(5):
+            begun = len(backend.batches)
+            clients = [await running.client() for _ in range(4)]
+            for client in clients:
+                client.send(body=big)
+            steady.send()
+            await until(lambda begun=begun: len(backend.batches) > begun)
+            for client in clients:
+                client.writer.transport.abort()
+            assert (await steady.read()).status == 200
+        await steady.close()
 
 
-def test_http_1_0_is_answered_and_closed() -> None:
-    async def test() -> None:
-        async with live() as running:
-            got, closed = await raw(running, b"GET /v2/health/live HTTP/1.0\r\n\r\n")
+async def test_http_1_0_is_answered_and_closed() -> None:
+    async with live() as running:
+        got, closed = await raw(running, b"GET /v2/health/live HTTP/1.0\r\n\r\n")
 
-            assert got.startswith(b"HTTP/1.1 200 ")
-            assert b"connection: close" in got
-            assert closed
-
-    run(test())
+        assert got.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in got
+        assert closed
 
 
 @pytest.mark.parametrize("way", ["a body that comes slowly", "an answer that goes out slowly"])
@@ -393,30 +340,27 @@ class Whoever:
     on_left = on_writable
 
 
-def test_a_client_that_sends_no_more_is_asked_nothing_in_the_middle_of_a_stream(
+async def test_a_client_that_sends_no_more_is_asked_nothing_in_the_middle_of_a_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its request may have begun to stream only after it sent its last byte: behind others, or once decoded."""
     monkeypatch.setattr(http_connection, "PROBE_S", 0.0)
 
-    async def test() -> None:
-        seen: list[HttpExchange] = []
-        made, sink = HttpServer(seen.append).connection(), Sink()
-        made.connection_made(sink)
-        made.data_received(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert made.eof_received()
-        await until(lambda: truth(b"100 Continue" in b"".join(sink.written)))
-        seen[0].stream = Whoever()
-        made.begin(seen[0], 200, b"text/plain", b"")
-        made.write_part(b"one")
-        began = b"".join(sink.written)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert b"".join(sink.written) == began
-        made.finish(seen[0])
-        assert sink.closed
-
-    run(test())
+    seen: list[HttpExchange] = []
+    made, sink = HttpServer(seen.append).connection(), Sink()
+    made.connection_made(sink)
+    made.data_received(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert made.eof_received()
+    await until(lambda: b"100 Continue" in b"".join(sink.written))
+    seen[0].stream = Whoever()
+    made.begin(seen[0], 200, b"text/plain", b"")
+    made.write_part(b"one")
+    began = b"".join(sink.written)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert b"".join(sink.written) == began
+    made.finish(seen[0])
+    assert sink.closed
 
 
 messages = st.sampled_from(

@@ -8,7 +8,7 @@ from mark.domain.load.outcomes import Outcomes
 from mark.domain.load.traffic import FailureKind
 from mark.protocols.oip.bodies import error_body
 from mark.serving.gateway.telemetry.traffic_tally import Tally
-from tests.serving.harness import live, run, until
+from tests.serving.harness import live, until
 
 
 def arrivals(tally: Tally) -> dict[int, int]:
@@ -115,25 +115,14 @@ def test_arrivals_are_counted_by_size_without_those_that_are_rejected() -> None:
     assert tally.traffic("m", in_flight=0, warm=0) is None
 
 
-def test_wrong_requests_are_no_load_and_tell_nothing_of_the_models_speed() -> None:
-    async def test() -> None:
-        async with live(takes_s=0.05) as running:
-            before = running.store.listed["i-0"].batch_s
-            statuses = [(await running.ask(body=b"{}")).status for _ in range(10)]
-            assert statuses == [400] * 10
+async def test_wrong_requests_are_no_load_and_tell_nothing_of_the_models_speed() -> None:
+    async with live(takes_s=0.05) as running:
+        before = running.store.listed["i-0"].batch_s
+        statuses = [(await running.ask(body=b"{}")).status for _ in range(10)]
+        assert statuses == [400] * 10
+        await until(lambda: running.store.total("rejected") == 10)
+        assert running.store.arrivals() == 0
+        assert running.store.listed["i-0"].batch_s == before
 
-            async def reported() -> bool:
-                return running.store.total("rejected") == 10
-
-            await until(reported)
-            assert running.store.arrivals() == 0
-            assert running.store.listed["i-0"].batch_s == before
-
-            assert (await running.ask()).status == 200
-
-            async def measured() -> bool:
-                return running.store.arrivals() == 1 and running.store.listed["i-0"].batch_s > before
-
-            await until(measured)
-
-    run(test())
+        assert (await running.ask()).status == 200
+        await until(lambda: running.store.arrivals() == 1 and running.store.listed["i-0"].batch_s > before)

@@ -29,7 +29,7 @@ from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.versions.shadow import ShadowRequest
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.unexpected_errors import UnexpectedErrors
-from tests.serving.harness import Live, live, offering, run, served, until
+from tests.serving.harness import Live, live, offering, served, until
 
 KAIROS = CentralPolicy(rule=CentralRule.KAIROS)
 RULES = [rule for rule in CentralRule if rule is not CentralRule.ORACLE]
@@ -288,83 +288,71 @@ def test_what_lambda_cannot_take_is_held_for_an_idle_agent_or_shed_where_the_mod
     [(30.0, 10.0, 0), (30.0, 25.0, 1), (60.0, 25.0, 0)],
     ids=["there is time", "the last moment", "Lambda never was in time"],
 )
-def test_what_waits_is_handed_to_lambda_while_that_is_in_time(
+async def test_what_waits_is_handed_to_lambda_while_that_is_in_time(
     lambda_s: float, waited_s: float, handed_on: int
 ) -> None:
-    async def test() -> None:
-        calls = FakeCalls(lambda_s)
-        gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
-        agent = FakeAgent(gateway.router, "i-0", "slow")
-        agent.view.in_service, agent.view.free_at = 1, time.monotonic() + 100.0
-        gateway.router.set_agents([agent])
-        waits = gateway.ask()
-        waits.arrived_at -= waited_s
-        waits.deadline_at -= waited_s
+    calls = FakeCalls(lambda_s)
+    gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
+    agent = FakeAgent(gateway.router, "i-0", "slow")
+    agent.view.in_service, agent.view.free_at = 1, time.monotonic() + 100.0
+    gateway.router.set_agents([agent])
+    waits = gateway.ask()
+    waits.arrived_at -= waited_s
+    waits.deadline_at -= waited_s
+    gateway.router.hand_on_waiting()
+    assert len(calls.called) == handed_on
+
+
+async def test_what_lambda_refused_is_not_sent_to_it_again() -> None:
+    calls = FakeCalls(10.0)
+    gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
+    agent = FakeAgent(gateway.router, "i-0", "slow")
+    agent.view.in_service, agent.view.free_at = 1, time.monotonic() + 100.0
+    gateway.router.set_agents([agent])
+    waits = gateway.ask()
+    waits.arrived_at -= 45.0
+    waits.deadline_at -= 45.0
+    gateway.router.hand_on_waiting()
+    assert calls.called == [waits]
+    gateway.router.bounced(waits, time.monotonic(), lambda_refused=True)
+    for others in ([], [FakeAgent(gateway.router, "i-1", "slow")]):
+        gateway.router.set_agents([agent, *others])
         gateway.router.hand_on_waiting()
-        assert len(calls.called) == handed_on
+    gateway.turn()
+    assert calls.called == [waits]
 
-    run(test())
 
-
-def test_what_lambda_refused_is_not_sent_to_it_again() -> None:
-    async def test() -> None:
-        calls = FakeCalls(10.0)
-        gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
-        agent = FakeAgent(gateway.router, "i-0", "slow")
-        agent.view.in_service, agent.view.free_at = 1, time.monotonic() + 100.0
-        gateway.router.set_agents([agent])
+async def test_no_more_is_handed_on_than_lambda_takes_at_once() -> None:
+    calls = FakeCalls(10.0, most=3)
+    gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
+    agent = FakeAgent(gateway.router, "i-0", "slow")
+    agent.view.in_service, agent.view.free_at = 1, time.monotonic() + 100.0
+    gateway.router.set_agents([agent])
+    for _ in range(5):
         waits = gateway.ask()
         waits.arrived_at -= 45.0
         waits.deadline_at -= 45.0
-        gateway.router.hand_on_waiting()
-        assert calls.called == [waits]
-        gateway.router.bounced(waits, time.monotonic(), lambda_refused=True)
-        for others in ([], [FakeAgent(gateway.router, "i-1", "slow")]):
-            gateway.router.set_agents([agent, *others])
-            gateway.router.hand_on_waiting()
-        gateway.turn()
-        assert calls.called == [waits]
-
-    run(test())
-
-
-def test_no_more_is_handed_on_than_lambda_takes_at_once() -> None:
-    async def test() -> None:
-        calls = FakeCalls(10.0, most=3)
-        gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
-        agent = FakeAgent(gateway.router, "i-0", "slow")
-        agent.view.in_service, agent.view.free_at = 1, time.monotonic() + 100.0
-        gateway.router.set_agents([agent])
-        for _ in range(5):
-            waits = gateway.ask()
-            waits.arrived_at -= 45.0
-            waits.deadline_at -= 45.0
-        gateway.router.hand_on_waiting()
-        assert (len(calls.called), len(gateway.router.queue)) == (3, 2)
-
-    run(test())
+    gateway.router.hand_on_waiting()
+    assert (len(calls.called), len(gateway.router.queue)) == (3, 2)
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_model_that_sheds_answers_nothing_late_however_busy_its_agents(rule: CentralRule) -> None:
-    async def test() -> None:
-        model = two_types(
-            CentralPolicy(rule=rule, threshold=1), dispatch=DispatchPolicy(bounced=Bounced.NOWHERE, late=Late.SHED)
-        )
-        gateway = Gateway(model)
-        (fast,) = gateway.add("fast")
-        gateway.ask()
-        gateway.turn()
-        waits = [gateway.ask(within_s=15.0), gateway.ask()]
-        for request in waits[:1]:
-            request.deadline_at -= 10.0
-        gateway.router.hand_on_waiting()
-        assert gateway.client.statuses == [503]
-        fast.answer()
-        gateway.turn()
-        assert fast.held == [waits[1]]
-
-    run(test())
+async def test_a_model_that_sheds_answers_nothing_late_however_busy_its_agents(rule: CentralRule) -> None:
+    model = two_types(
+        CentralPolicy(rule=rule, threshold=1), dispatch=DispatchPolicy(bounced=Bounced.NOWHERE, late=Late.SHED)
+    )
+    gateway = Gateway(model)
+    (fast,) = gateway.add("fast")
+    gateway.ask()
+    gateway.turn()
+    waits = [gateway.ask(within_s=15.0), gateway.ask()]
+    for request in waits[:1]:
+        request.deadline_at -= 10.0
+    gateway.router.hand_on_waiting()
+    assert gateway.client.statuses == [503]
+    fast.answer()
+    gateway.turn()
+    assert fast.held == [waits[1]]
 
 
 def test_a_type_is_the_same_on_spot_and_on_demand() -> None:
@@ -408,21 +396,18 @@ def test_who_leaves_after_the_objective_was_missed_is_a_failure_too() -> None:
     assert (gateway.router.tally.left, gateway.router.tally.failed) == (1, 1)
 
 
-def test_a_decision_asks_lambda_once_however_many_wait() -> None:
-    async def test() -> None:
-        calls = FakeCalls(60.0)  # never in time
-        gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
-        (fast,) = gateway.add("fast")
-        for _ in range(50):
-            gateway.ask()
-        gateway.turn()
-        calls.asked = 0
-        fast.answer()
-        gateway.turn()
-        assert len(fast.held) == 1
-        assert calls.asked <= 1
-
-    run(test())
+async def test_a_decision_asks_lambda_once_however_many_wait() -> None:
+    calls = FakeCalls(60.0)  # never in time
+    gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
+    (fast,) = gateway.add("fast")
+    for _ in range(50):
+        gateway.ask()
+    gateway.turn()
+    calls.asked = 0
+    fast.answer()
+    gateway.turn()
+    assert len(fast.held) == 1
+    assert calls.asked <= 1
 
 
 def member(agent: FakeAgent) -> Member:
@@ -509,73 +494,60 @@ def test_a_gateway_without_a_share_binds_early() -> None:
     assert gateway.router.share == (0, 1)
 
 
-def test_over_the_wire_all_are_answered_by_agents_that_never_had_two() -> None:
+async def test_over_the_wire_all_are_answered_by_agents_that_never_had_two() -> None:
     async def ask_often(running: Live) -> list[int]:
         client = await running.client()
         found = [(await client.ask(x_mark_size=str(1 + at % 4))).status for at in range(20)]
         await client.close()
         return found
 
-    async def test() -> None:
-        async with live(replace(served(), central=KAIROS), agents=2, takes_s=0.001) as running:
-            statuses = await asyncio.gather(*(ask_often(running) for _ in range(8)))
-            assert [status for found in statuses for status in found] == [200] * 160
-            batches = [agent.backend.batches for agent in running.agents.values()]
-            assert sum(map(len, batches)) == 160
-            assert all(set(sizes) == {1} for sizes in batches)
-            assert await running.metric("mark_gateway_own_agents") == 2
-            assert await running.metric("mark_gateway_matchings_total") > 0
-            assert await running.metric("mark_gateway_waiting") == 0
-
-    run(test())
+    async with live(replace(served(), central=KAIROS), agents=2, takes_s=0.001) as running:
+        statuses = await asyncio.gather(*(ask_often(running) for _ in range(8)))
+        assert [status for found in statuses for status in found] == [200] * 160
+        batches = [agent.backend.batches for agent in running.agents.values()]
+        assert sum(map(len, batches)) == 160
+        assert all(set(sizes) == {1} for sizes in batches)
+        assert await running.metric("mark_gateway_own_agents") == 2
+        assert await running.metric("mark_gateway_matchings_total") > 0
+        assert await running.metric("mark_gateway_waiting") == 0
 
 
-def test_over_the_wire_an_agent_that_stops_loses_nothing() -> None:
+async def test_over_the_wire_an_agent_that_stops_loses_nothing() -> None:
     async def ask_often(running: Live) -> list[int]:
         client = await running.client()
         found = [(await client.ask()).status for _ in range(40)]
         await client.close()
         return found
 
-    async def test() -> None:
-        async with live(replace(served(latency_s=5.0), central=KAIROS), agents=3, takes_s=0.002) as running:
-            asking = [asyncio.ensure_future(ask_often(running)) for _ in range(6)]
-            first = running.agents["i-0"]
-
-            async def works() -> bool:
-                return len(first.backend.requests) > 5
-
-            await until(works)
-            first.stop.set()
-            answered = await asyncio.gather(*asking)
-            assert [status for found in answered for status in found] == [200] * 240
-
-    run(test())
+    async with live(replace(served(latency_s=5.0), central=KAIROS), agents=3, takes_s=0.002) as running:
+        asking = [asyncio.ensure_future(ask_often(running)) for _ in range(6)]
+        first = running.agents["i-0"]
+        await until(lambda: len(first.backend.requests) > 5)
+        first.stop.set()
+        answered = await asyncio.gather(*asking)
+        assert [status for found in answered for status in found] == [200] * 240
 
 
-def test_over_the_wire_agents_that_the_store_forgot_keep_their_places_until_they_go() -> None:
-    async def test() -> None:
-        async with live(replace(served(latency_s=5.0), central=KAIROS), agents=2) as running:
-            read: list[bool] = []
+async def test_over_the_wire_agents_that_the_store_forgot_keep_their_places_until_they_go() -> None:
+    async with live(replace(served(latency_s=5.0), central=KAIROS), agents=2) as running:
+        read: list[bool] = []
 
-            async def forgotten() -> list[Member]:
-                read.append(True)
-                return []
+        async def forgotten() -> list[Member]:
+            read.append(True)
+            return []
 
-            async def is_read() -> bool:
-                return len(read) > 0
+        async def is_read() -> bool:
+            return len(read) > 0
 
-            running.store.members = forgotten  # type: ignore[method-assign]
-            running.store._version += 1
-            await until(is_read)
-            assert (await running.ask()).status == 200
-            assert await running.metric("mark_gateway_own_agents") == 2
-            running.agents["i-0"].stop.set()
+        running.store.members = forgotten  # type: ignore[method-assign]
+        running.store._version += 1
+        await until(is_read)
+        assert (await running.ask()).status == 200
+        assert await running.metric("mark_gateway_own_agents") == 2
+        running.agents["i-0"].stop.set()
 
-            async def is_one() -> bool:
-                return await running.metric("mark_gateway_own_agents") == 1
+        async def is_one() -> bool:
+            return await running.metric("mark_gateway_own_agents") == 1
 
-            await until(is_one)
-            assert (await running.ask()).status == 200
-
-    run(test())
+        await until(is_one)
+        assert (await running.ask()).status == 200
