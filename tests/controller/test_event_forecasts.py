@@ -42,12 +42,6 @@ EVENTS = st.lists(
 )
 
 
-def test_a_forecast_is_multiplied_in_the_units_that_an_event_touches() -> None:
-    found = with_events(forecast(10.0), [event(90.0, 181.0, factor=3.0)])
-    assert [row[0] for row in found.max_rps[:6]] == [10.0, 30.0, 30.0, 30.0, 10.0, 10.0]
-    assert found.mean_rps == found.max_rps
-
-
 def test_an_event_of_a_rate_raises_what_is_less() -> None:
     found = with_events(forecast(10.0), [event(60.0, 120.0, least_rps=25.0)])
     assert [row[0] for row in found.mean_rps[:3]] == [10.0, 25.0, 10.0]

@@ -355,13 +355,6 @@ def test_a_version_that_misses_twice_as_often_as_it_may_is_aborted_where_the_ans
     )
 
 
-def test_a_version_that_misses_as_often_as_the_stable_one_is_not_aborted_for_it() -> None:
-    world = World(late_share={OLD: 0.1, NEW: 0.1})
-    world.command(START)
-    world.until_over(rps=100.0)
-    assert world.rollout.phase is RolloutPhase.PROMOTED
-
-
 def test_one_bad_stretch_holds_a_step_once_more_and_is_no_proof() -> None:
     world = World()
     world.command(START)
@@ -423,16 +416,6 @@ def test_a_share_is_held_for_the_answers_that_are_asked_for_and_for_a_week_at_mo
     assert (quiet.rollout.phase, quiet.versions.stable) == (RolloutPhase.ABORTED, OLD)
     assert quiet.rollout.reason == "0 of 50 answers came within a week"
     assert LONGEST_S < quiet.now - quiet.rollout.began_at < 1.1 * LONGEST_S
-
-
-def test_a_burning_candidate_gives_its_traffic_back() -> None:
-    world = World()
-    world.late_share[NEW] = 0.5
-    world.command(START)
-    world.until_over()
-    assert world.rollout.phase is RolloutPhase.ABORTED
-    assert "burn rate" in world.rollout.reason
-    assert world.versions.stable == OLD
 
 
 def test_a_stable_fleet_that_grows_all_the_while_is_replaced() -> None:
@@ -559,22 +542,6 @@ def test_counts_that_a_store_has_lost_are_not_taken_from_a_version() -> None:
     assert counted_since(now, before) == VersionCounts(version=NEW, late=1, latency_us=100)
 
 
-@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 1e9])
-def test_times_of_a_rollout_end(seconds: float) -> None:
-    with pytest.raises(Misconfigured, match="--dwell"):
-        CanaryPolicy(dwell_s=seconds).check()
-    with pytest.raises(Misconfigured, match="--ready-within"):
-        CanaryPolicy(ready_within_s=seconds).check()
-    with pytest.raises(Misconfigured, match="--shadow-dwell"):
-        CanaryPolicy(shadow_dwell_s=seconds).check()
-
-
-@pytest.mark.parametrize("steps", [(0.5,), (0.5, 0.25, 1.0), (0.0, 1.0), (0.5, 0.5, 1.0), (0.5, 2.0)])
-def test_steps_rise_to_all(steps: tuple[float, ...]) -> None:
-    with pytest.raises(Misconfigured, match="5,25,100"):
-        CanaryPolicy(steps=steps).check()
-
-
 SHADOW = replace(POLICY, shadow=0.5, shadow_dwell_s=100.0)
 
 
@@ -613,19 +580,13 @@ def test_a_rollout_without_steps_ends_with_a_verdict_and_its_instances_go() -> N
 
 
 @pytest.mark.parametrize(
-    ("most", "differing", "aborts"), [(0.1, 0.2, True), (0.2, 0.1, False), (None, 1.0, False)]
+    ("most", "differing", "aborts"), [(0.1, 0.2, True), (0.0, 0.01, True), (0.2, 0.1, False), (None, 1.0, False)]
 )
 def test_too_many_differing_answers_abort(most: float | None, differing: float, aborts: bool) -> None:
     world = shadowed(replace(SHADOW, most_differing=most), differing=differing)
     assert (world.rollout.phase is RolloutPhase.ABORTED) == aborts
     assert ("answers differ" in world.rollout.reason) == aborts
     assert world.versions.stable == (OLD if aborts else NEW)
-
-
-def test_one_differing_answer_too_many_is_seen_at_the_end_of_the_dwell() -> None:
-    world = shadowed(replace(SHADOW, most_differing=0.0), differing=0.01)
-    assert world.rollout.phase is RolloutPhase.ABORTED
-    assert world.shadowed_moves == 10
 
 
 @given(
@@ -661,6 +622,13 @@ def test_every_shadow_ends_and_costs_no_client(
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
+        (CanaryPolicy(dwell_s=math.nan), "--dwell"),
+        (CanaryPolicy(ready_within_s=1e9), "--ready-within"),
+        (CanaryPolicy(shadow_dwell_s=-1.0), "--shadow-dwell"),
+        (CanaryPolicy(steps=(0.5,)), "5,25,100"),
+        (CanaryPolicy(steps=(0.5, 0.5, 1.0)), "5,25,100"),
+        (CanaryPolicy(steps=(0.0, 1.0)), "5,25,100"),
+        (CanaryPolicy(steps=(0.5, 2.0)), "5,25,100"),
         (CanaryPolicy(steps=()), "--shadow 10"),
         (CanaryPolicy(shadow=math.nan), "0 to 100"),
         (CanaryPolicy(tolerance=math.nan), "--tolerance"),
@@ -670,7 +638,7 @@ def test_every_shadow_ends_and_costs_no_client(
         (CanaryPolicy(shadow=-1.0), "0"),
     ],
 )
-def test_a_shadow_is_a_share_and_no_step_needs_one(policy: CanaryPolicy, says: str) -> None:
+def test_steps_rise_to_all_a_shadow_is_a_share_and_times_end(policy: CanaryPolicy, says: str) -> None:
     with pytest.raises(Misconfigured, match=says):
         policy.check()
 

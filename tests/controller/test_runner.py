@@ -199,18 +199,6 @@ def test_history_grows_by_the_units_that_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("x"), KeyError("x"), ZeroDivisionError(), TypeError("x"), OverflowError()]
-)
-def test_a_forecaster_that_raises_is_a_fact(error: Exception) -> None:
-    world = World(error=error)
-    controller(world).tick()
-    (fact,) = world.seen[0].facts
-    assert isinstance(fact, ForecastFailed)
-    assert type(error).__name__ in fact.error
-    assert world.seen[0].plan is not None
-
-
-@pytest.mark.parametrize(
     ("error", "said"),
     [(SystemExit(3), "it called exit(3)"), (SystemExit(), "it called exit()"),
      (ValueError("kaboom\nsecond  line"), "ValueError: kaboom second line"), (ValueError(), "ValueError")],

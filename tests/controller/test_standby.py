@@ -178,14 +178,6 @@ def test_a_lost_stop_is_ordered_again() -> None:
     assert isinstance(order, StopStandby)
 
 
-def test_a_second_loss_while_some_are_awake_wakes_the_rest() -> None:
-    made, leaving = bridging(asleep=8, lost=2)
-    worse, facts = warned(leaving, 4, 60.0)
-    orders = made.see(seen(60.0, (*worse, *pool(4, PENDING), *pool(4, first=5)), facts=facts))
-    (wake,) = [order for order in orders if isinstance(order, StartStandby)]
-    assert wake.instances == ("s-0005", "s-0006", "s-0007", "s-0008")
-
-
 def test_the_standby_set_shrinks_when_all_plans_of_the_cool_down_agree() -> None:
     made = Stepped(WITH_STANDBY)
     made.see(seen(0.0, (*instances(6), *pool(6)), wanted=plan(small=6), load=60.0))
@@ -195,17 +187,6 @@ def test_the_standby_set_shrinks_when_all_plans_of_the_cool_down_agree() -> None
     orders = made.see(seen(360.0, (*instances(6), *pool(6)), wanted=plan(small=2), load=60.0))
     (order,) = [order for order in orders if isinstance(order, Terminate)]
     assert order.instances == ("s-0006", "s-0005", "s-0004", "s-0003")
-
-
-def test_a_refused_standby_is_left_alone_until_it_expires() -> None:
-    made = Stepped(WITH_STANDBY)
-    made.see(seen(0.0, instances(2), wanted=plan(small=2)))
-    fact = LaunchRefused(
-        token=made.state.requested[0].token, offering=SLEEPER.name, count=2, cause=RefusalCause.CAPACITY, at=1.0
-    )
-    assert made.see(seen(1.0, instances(2), facts=(fact,))) == ()
-    assert made.see(seen(570.0, instances(2))) == ()
-    assert launched(made.see(seen(571.0, instances(2))), Role.STANDBY) == {SLEEPER.name: 2}
 
 
 def test_an_open_gap_warms_lambda() -> None:

@@ -90,14 +90,6 @@ def test_a_partial_arrival_leaves_the_rest_requested() -> None:
     assert launched(made.see(seen(180.0, every[:3], wanted=plan(small=5)))) == {SMALL.name: 2}
 
 
-def test_an_instance_that_appears_and_dies_is_not_waited_for_any_longer() -> None:
-    made = Stepped()
-    made.see(seen(0.0, wanted=plan(small=3)))
-    token = made.state.requested[0].token
-    made.see(seen(60.0, instances(2, state=PENDING, token=token), wanted=plan(small=3)))
-    assert launched(made.see(seen(120.0, instances(1, token=token), wanted=plan(small=3)))) == {SMALL.name: 1}
-
-
 def test_a_launch_that_is_not_heard_of_is_withdrawn_where_the_plan_falls() -> None:
     made = Stepped()
     made.see(seen(0.0, instances(1), wanted=plan(small=5)))
@@ -219,13 +211,6 @@ def test_other_offerings_are_launched_meanwhile() -> None:
     made.see(seen(0.0, wanted=plan(small=5)))
     orders = made.see(seen(1.0, wanted=plan(small=5, large=2), facts=(refusal(made, 1.0, 5),)))
     assert launched(orders) == {LARGE.name: 2}
-
-
-def test_a_partial_refusal_leaves_the_others_requested() -> None:
-    made = Stepped()
-    made.see(seen(0.0, wanted=plan(small=5)))
-    made.see(seen(1.0, wanted=plan(small=5), facts=(refusal(made, 1.0, 2),)))
-    assert made.state.requested[0].count == 3
 
 
 def test_refused_spot_is_planned_as_its_on_demand_twin() -> None:

@@ -41,13 +41,6 @@ def test_a_key_is_stored_as_its_sha256_alone() -> None:
     assert "key" not in client(key=b"key-of-shop").keys[0].sha256
 
 
-def test_each_change_raises_the_version() -> None:
-    made = directory(client("b"), client("a"))
-    assert [one.name for one in made.clients] == ["a", "b"]
-    assert made.version == 2
-    assert made.revoked("a", at=5.0).rotated("b", "ff", at=6.0, keep_old_s=0.0).version == 4
-
-
 def test_a_rotated_client_has_two_keys_until_the_old_one_expires() -> None:
     made = directory(client()).rotated("shop", "new", at=100.0, keep_old_s=60.0)
     assert [key.sha256 for key in made.client("shop").valid_keys(159.9)] == ["new", hash_of_key(b"key")]
@@ -181,13 +174,6 @@ def test_who_was_revoked_stays_so_however_often_a_copy_that_lost_it_rotates_the_
     assert both.client("shop").is_revoked
     again = both.created(client(key=b"new"), models=MODELS)
     assert not again.merged(both).merged(lost).client("shop").is_revoked, "until it is created anew"
-
-
-def test_copies_that_parted_under_one_version_are_merged_once_and_alike() -> None:
-    made = directory(client())
-    one, other = (made.rotated("shop", key, at=1.0, keep_old_s=0.0) for key in ("1", "2"))
-    both = one.merged(other)
-    assert both == other.merged(one) == both.merged(one) == both.merged(other)
 
 
 def test_of_copies_with_too_many_clients_the_one_revoked_first_makes_room() -> None:

@@ -113,19 +113,6 @@ def test_standbys_and_lambda_cover_lost_capacity(kernel: Kernel) -> None:
     assert bare.attained < alone.attained
 
 
-def test_a_gap_warms_lambda(kernel: Kernel) -> None:
-    """After an hour, so that no environment of the start is believed warm any more."""
-    trace = constant(60.0, duration_s=HISTORY_S + 3900.0, seed=8)
-    script = FaultScript(stress=0.0, interrupts=(Interrupt(at_s=3310.0, share=1.0),))
-    given = experiment(kernel, trace=trace, faults=script, types=MANY)
-    _, journal = replayed(given)
-    (at, order), *_ = [found for found in journal.of(WarmLambda) if found[0] > HISTORY_S + 3000.0]
-    assert at == HISTORY_S + 3310.0
-    assert isinstance(order, WarmLambda)
-    assert given.supply.overflow is not None
-    assert order.concurrency >= 60.0 * given.supply.overflow.latency_s
-
-
 def test_refused_launches_fall_back_to_on_demand(kernel: Kernel) -> None:
     refused = tuple(
         Refuse(from_s=300.0, to_s=900.0, offering=f"{name}:spot") for name in ("c5.large", "c5.xlarge")
@@ -293,20 +280,3 @@ def test_draining_busy_instances_loses_nothing(kernel: Kernel) -> None:
     for seen in journal.seen:
         for one in seen.fleet:
             assert one.state is not InstanceState.DRAINING or one.id in drained
-
-
-def test_every_order_has_a_reason_and_a_token_of_its_own(kernel: Kernel) -> None:
-    script = FaultScript(stress=3000.0, refusals=(Refuse(from_s=430.0, to_s=700.0),))
-    _, journal = replayed(experiment(kernel, trace=up_and_down(), faults=script, types=MANY), "mark")
-    tokens = [order.token for _, order in journal.orders]
-    assert len(tokens) == len(set(tokens)) > 12
-    assert all(order.reason for _, order in journal.orders)
-
-
-def test_a_policy_attains_its_target_on_spot_under_one_interruption_per_instance_day(kernel: Kernel) -> None:
-    hazard = 1.0 / 24.0
-    given = experiment(kernel, trace=up_and_down(), types=MANY)
-    stress = hazard / given.supply.offerings[0].hazard_per_hour
-    result, _ = replayed(experiment(kernel, trace=up_and_down(), types=MANY, faults=FaultScript(stress=stress)))
-    assert result.attained >= 0.98
-    assert result.served.shed == 0

@@ -334,7 +334,7 @@ async def no_notice() -> float | None:
     return None
 
 
-def test_a_metadata_service_that_is_away_is_named_once_while_the_store_answers(
+async def test_a_metadata_service_that_is_away_is_named_once_while_the_store_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def away() -> float | None:
@@ -343,16 +343,13 @@ def test_a_metadata_service_that_is_away_is_named_once_while_the_store_answers(
     async def there() -> float | None:
         return None
 
-    async def test() -> None:
-        config = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1")
-        tenant = Tenant(config, served=served(), offering=offering(), backend=EchoBackend())
-        host = Host(config, link=FakeStore(), offering="c5.large", tenant=tenant)
-        for interruption in (away, away, away, there, there):
-            await host.call_dependency(partial(host.watch, interruption), of=METADATA)
-            await host.call_dependency(host.announce)
-
-    with caplog.at_level(logging.INFO):
-        run(test())
+    caplog.set_level(logging.INFO)
+    config = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1")
+    tenant = Tenant(config, served=served(), offering=offering(), backend=EchoBackend())
+    host = Host(config, link=FakeStore(), offering="c5.large", tenant=tenant)
+    for interruption in (away, away, away, there, there):
+        await host.call_dependency(partial(host.watch, interruption), of=METADATA)
+        await host.call_dependency(host.announce)
     assert [record.getMessage() for record in caplog.records] == [
         "metadata service unreachable, serving with the last known state",
         "metadata service reachable again",

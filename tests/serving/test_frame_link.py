@@ -10,7 +10,6 @@ import pytest
 from mark.protocols.frames import Bounced, Cancel, Frame, FrameError, Goodbye, encode
 from mark.serving.frame_link import FrameLink
 from mark.serving.unexpected_errors import UnexpectedErrors
-from tests.serving.harness import run
 
 log = logging.getLogger("test.frames")
 
@@ -72,17 +71,14 @@ async def test_an_exception_costs_its_own_frame_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"\x00" * 64, encode(Cancel(1))], ids=["malformed", "unexpected"])
-def test_a_malformed_or_unexpected_frame_closes_the_connection(
+async def test_a_malformed_or_unexpected_frame_closes_the_connection(
     wrong: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        end = End()
-        end.data_received(encode(Goodbye()) + wrong + encode(Goodbye()))
-        assert end.came == [Goodbye()]
-        assert end.wire.ended
-        assert end.errors.count == 0
-
-    run(scenario())
+    end = End()
+    end.data_received(encode(Goodbye()) + wrong + encode(Goodbye()))
+    assert end.came == [Goodbye()]
+    assert end.wire.ended
+    assert end.errors.count == 0
     assert "malformed frame from peer" in caplog.text
 
 

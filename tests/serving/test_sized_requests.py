@@ -17,7 +17,7 @@ from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.queue_estimate import QueueEstimate
 from tests.serving.fakes import EchoBackend
-from tests.serving.harness import INFER, INPUTS, LAMBDA, Client, live, run, served, until
+from tests.serving.harness import INFER, INPUTS, LAMBDA, Client, live, served, until
 from tests.serving.test_agent import request
 from tests.serving.test_wire import connection, greet
 
@@ -185,7 +185,7 @@ async def test_lambda_takes_requests_of_one_item_alone() -> None:
         assert [request.size for _, request in running.overflow.calls] == [1]
 
 
-def test_a_sized_request_that_was_given_up_is_counted_out_whole_when_its_response_comes(
+async def test_a_sized_request_that_was_given_up_is_counted_out_whole_when_its_response_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counted: list[tuple[int, int]] = []
@@ -197,16 +197,13 @@ def test_a_sized_request_that_was_given_up_is_counted_out_whole_when_its_respons
 
     monkeypatch.setattr(AgentView, "answered", noted)
 
-    async def test() -> None:
-        async with live(served(dispatch=DispatchPolicy(give_up_s=0.2))) as running:
-            backend = running.agents["i-0"].backend
-            backend.free.clear()
-            assert (await running.ask(x_mark_size="4")).status == 504
-            backend.free.set()
-            await until(lambda: bool(counted))
-            assert (await running.ask()).status == 200
-
-    run(test())
+    async with live(served(dispatch=DispatchPolicy(give_up_s=0.2))) as running:
+        backend = running.agents["i-0"].backend
+        backend.free.clear()
+        assert (await running.ask(x_mark_size="4")).status == 504
+        backend.free.set()
+        await until(lambda: bool(counted))
+        assert (await running.ask()).status == 200
     assert counted == [(4, 0), (1, 0)]
 
 

@@ -20,7 +20,7 @@ from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.certificate import make_certificate
 from mark.serving.frame_link import HANDSHAKE_S, WHOLE_FRAME_S
 from tests.serving.fakes import EchoBackend
-from tests.serving.harness import Client, Live, live, offering, run, served, until
+from tests.serving.harness import Client, Live, live, offering, served, until
 from tests.serving.test_agent import Frames, frames_to, request, waits
 from tests.serving.test_frame_link import Wire
 
@@ -47,42 +47,36 @@ def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
     ],
     ids=["a request", "another version"],
 )
-def test_what_comes_from_strangers_is_not_run(
+async def test_what_comes_from_strangers_is_not_run(
     frame: Request | Hello, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test() -> None:
-        async with live() as running:
-            frames, client = await stranger_to(running)
-            await frames.next(Challenge)
-            frames.send(frame)
-            assert await client.is_closed()
-            await client.close()
+    async with live() as running:
+        frames, client = await stranger_to(running)
+        await frames.next(Challenge)
+        frames.send(frame)
+        assert await client.is_closed()
+        await client.close()
 
-            assert running.agents["i-0"].backend.batches == []
-            assert (await running.ask()).status == 200
-
-    run(test())
+        assert running.agents["i-0"].backend.batches == []
+        assert (await running.ask()).status == 200
     assert refusals(caplog) == [reason]
 
 
-def test_a_wrong_key_and_a_recorded_hello_are_refused(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        async with live() as running:
+async def test_a_wrong_key_and_a_recorded_hello_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async with live() as running:
+        frames, client = await stranger_to(running)
+        handshake = GatewayHandshake(running.store.listed["i-0"].wire_key, new_nonce(), None)
+        recorded = handshake.hello(await frames.next(Challenge))
+        frames.send(recorded)
+        handshake.check(await frames.next(Welcome))
+        await client.close()
+
+        for hello in (lambda _: recorded, GatewayHandshake("a guess", new_nonce(), None).hello):
             frames, client = await stranger_to(running)
-            handshake = GatewayHandshake(running.store.listed["i-0"].wire_key, new_nonce(), None)
-            recorded = handshake.hello(await frames.next(Challenge))
-            frames.send(recorded)
-            handshake.check(await frames.next(Welcome))
+            frames.send(hello(await frames.next(Challenge)), request(1, forced=True))
+            assert await client.is_closed()
             await client.close()
-
-            for hello in (lambda _: recorded, GatewayHandshake("a guess", new_nonce(), None).hello):
-                frames, client = await stranger_to(running)
-                frames.send(hello(await frames.next(Challenge)), request(1, forced=True))
-                assert await client.is_closed()
-                await client.close()
-            assert running.agents["i-0"].backend.batches == []
-
-    run(test())
+        assert running.agents["i-0"].backend.batches == []
     assert refusals(caplog) == ["the gateway does not know this agent's key"] * 2
 
 
@@ -95,35 +89,32 @@ async def test_of_strangers_no_long_frame_is_held() -> None:
         await client.close()
 
 
-def test_a_gateway_does_not_send_to_an_agent_that_does_not_know_its_key(
+async def test_a_gateway_does_not_send_to_an_agent_that_does_not_know_its_key(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Somebody else listens at the address that stands in the store."""
 
-    async def test() -> None:
-        came: list[bytes] = []
+    came: list[bytes] = []
 
-        async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            handshake, parser = AgentHandshake(new_nonce()), FrameParser()
-            writer.write(encode(handshake.challenge()))
-            while data := await reader.read(65536):
-                for frame in parser.feed(data):
-                    came.append(type(frame).__name__.encode())
-                    writer.write(encode(Welcome(bytes(32))))
-            writer.close()
+    async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handshake, parser = AgentHandshake(new_nonce()), FrameParser()
+        writer.write(encode(handshake.challenge()))
+        while data := await reader.read(65536):
+            for frame in parser.feed(data):
+                came.append(type(frame).__name__.encode())
+                writer.write(encode(Welcome(bytes(32))))
+        writer.close()
 
-        server = await asyncio.start_server(impostor, "127.0.0.1", 0)
-        async with live() as running:
-            real = running.store.listed["i-0"]
-            port = server.sockets[0].getsockname()[1]
-            await running.store.announce(replace(real, instance="i-9", port=port))
-            await until(lambda: len(came) >= 2)
-            assert [(await running.ask()).status for _ in range(20)] == [200] * 20
-            assert set(came) == {b"Hello"}
-            running.store.forget("i-9")
-        server.close()
-
-    run(test())
+    server = await asyncio.start_server(impostor, "127.0.0.1", 0)
+    async with live() as running:
+        real = running.store.listed["i-0"]
+        port = server.sockets[0].getsockname()[1]
+        await running.store.announce(replace(real, instance="i-9", port=port))
+        await until(lambda: len(came) >= 2)
+        assert [(await running.ask()).status for _ in range(20)] == [200] * 20
+        assert set(came) == {b"Hello"}
+        running.store.forget("i-9")
+    server.close()
     reasons = {str(record.__dict__["reason"]) for record in caplog.records if record.msg == "%s refused"}
     assert reasons == {"the agent does not know the key that stands in the store"}
 
@@ -240,16 +231,13 @@ async def test_frames_one_after_another_never_are_too_slow() -> None:
     assert not wire.ended
 
 
-def test_who_says_nothing_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        made, wire, _ = connection()
-        made.check_progress(HANDSHAKE_S)
-        assert not wire.ended
-        made.check_progress(0.1)
-        assert wire.ended
-
-    with caplog.at_level(logging.WARNING):
-        run(test())
+async def test_who_says_nothing_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    made, wire, _ = connection()
+    made.check_progress(HANDSHAKE_S)
+    assert not wire.ended
+    made.check_progress(0.1)
+    assert wire.ended
     assert [record.getMessage() for record in caplog.records] == ["gateway too slow; closing its connection"]
 
 

@@ -188,53 +188,49 @@ def test_gateways_in_the_midst_of_a_kill_count_each_report_once(servers: Servers
 
 
 @pytest.mark.parametrize("first_to_ask", ["gateway", "controller", "agent"])
-def test_after_a_long_outage_members_are_there_until_they_stay_silent(servers: Servers, first_to_ask: str) -> None:
+async def test_after_a_long_outage_members_are_there_until_they_stay_silent(
+    servers: Servers, first_to_ask: str
+) -> None:
     link = connect(servers.url)
     controller = ServiceStore(link, "demo", member_ttl_s=TTL_S)
 
-    async def story() -> None:
-        ours = connect_async(servers.url)
-        gateway = GatewayStore(ours, "demo", member_ttl_s=TTL_S)
-        agent = AgentStore(ours, "demo", member_ttl_s=TTL_S)
-        for instance in ("i-1", "i-2"):
-            await agent.announce(a_member(instance))
-        version = await gateway.members_version()
-        servers.kill()
-        down_until = time.time() + 1.5 * TTL_S
-        while time.time() < down_until:  # by the machine's clock, which the server's goes on with
-            await asyncio.sleep(0.01)
-        servers.start()
+    ours = connect_async(servers.url)
+    gateway = GatewayStore(ours, "demo", member_ttl_s=TTL_S)
+    agent = AgentStore(ours, "demo", member_ttl_s=TTL_S)
+    for instance in ("i-1", "i-2"):
+        await agent.announce(a_member(instance))
+    version = await gateway.members_version()
+    servers.kill()
+    down_until = time.time() + 1.5 * TTL_S
+    while time.time() < down_until:  # by the machine's clock, which the server's goes on with
+        await asyncio.sleep(0.01)
+    servers.start()
 
-        if first_to_ask == "gateway":
-            assert await gateway.members_version() == version
-        elif first_to_ask == "agent":
-            await agent.announce(a_member("i-1"))
-        assert controller.members() == await gateway.members() == (a_member("i-1"), a_member("i-2"))
-
-        async with asyncio.timeout(PATIENCE_S):
-            while len(await gateway.members()) > 1:
-                await asyncio.sleep(TTL_S / 10)
-                await agent.announce(a_member("i-1"))
+    if first_to_ask == "gateway":
+        assert await gateway.members_version() == version
+    elif first_to_ask == "agent":
         await agent.announce(a_member("i-1"))
-        assert await gateway.members_version() > version
-        assert controller.members() == (a_member("i-1"),)
-        await ours.aclose()
+    assert controller.members() == await gateway.members() == (a_member("i-1"), a_member("i-2"))
 
-    asyncio.run(story())
+    async with asyncio.timeout(PATIENCE_S):
+        while len(await gateway.members()) > 1:
+            await asyncio.sleep(TTL_S / 10)
+            await agent.announce(a_member("i-1"))
+    await agent.announce(a_member("i-1"))
+    assert await gateway.members_version() > version
+    assert controller.members() == (a_member("i-1"),)
+    await ours.aclose()
     link.close()
 
 
-def test_dead_agents_expire_though_only_the_controller_is_left(servers: Servers) -> None:
+async def test_dead_agents_expire_though_only_the_controller_is_left(servers: Servers) -> None:
     """With no gateway and no agent to be heard, they get one time to live more, and no second one."""
     link = connect(servers.url)
     controller = ServiceStore(link, "demo", member_ttl_s=TTL_S)
 
-    async def announced() -> None:
-        ours = connect_async(servers.url)
-        await AgentStore(ours, "demo", member_ttl_s=TTL_S).announce(a_member())
-        await ours.aclose()
-
-    asyncio.run(announced())
+    ours = connect_async(servers.url)
+    await AgentStore(ours, "demo", member_ttl_s=TTL_S).announce(a_member())
+    await ours.aclose()
     goes_by(link, 1.2 * TTL_S)
     assert controller.members() == (a_member(),)
     goes_by(link, 1.2 * TTL_S)
@@ -242,23 +238,20 @@ def test_dead_agents_expire_though_only_the_controller_is_left(servers: Servers)
     link.close()
 
 
-def test_the_version_rises_though_the_store_forgot_everything(servers: Servers) -> None:
+async def test_the_version_rises_though_the_store_forgot_everything(servers: Servers) -> None:
     link = connect(servers.url)
 
-    async def story() -> None:
-        ours = connect_async(servers.url)
-        gateway, agent = GatewayStore(ours, "demo"), AgentStore(ours, "demo")
-        for _ in range(3):
-            await agent.announce(a_member())
-            await agent.leave("i-1")
-        before = await gateway.members_version()
-        link.call("FLUSHALL")
-        goes_by(link, 0.01)
+    ours = connect_async(servers.url)
+    gateway, agent = GatewayStore(ours, "demo"), AgentStore(ours, "demo")
+    for _ in range(3):
         await agent.announce(a_member())
-        assert await gateway.members_version() > before
-        await ours.aclose()
-
-    asyncio.run(story())
+        await agent.leave("i-1")
+    before = await gateway.members_version()
+    link.call("FLUSHALL")
+    goes_by(link, 0.01)
+    await agent.announce(a_member())
+    assert await gateway.members_version() > before
+    await ours.aclose()
     link.close()
 
 

@@ -189,20 +189,17 @@ def test_a_report_on_several_models_counts_for_each(
     assert [store.traffic(name).instance for name in "ab"] == [1, 2]
 
 
-def test_gauges_of_a_silent_gateway_count_no_more(
+async def test_gauges_of_a_silent_gateway_count_no_more(
     store: ServiceStore, redis: EmbeddedRedis, service: str, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mark.store.service.GATEWAY_TTL_S", 0.1)
 
-    async def story() -> None:
-        ours = connect_async(redis.url)
-        gateway = GatewayStore(ours, service)
-        await gateway.report(a_report("g-1", 0, instance=1, lambda_warm=5))
-        goes_by(link, 0.15)
-        await gateway.report(a_report("g-2", 0, instance=1, lambda_warm=2))
-        await ours.aclose()
-
-    asyncio.run(story())
+    ours = connect_async(redis.url)
+    gateway = GatewayStore(ours, service)
+    await gateway.report(a_report("g-1", 0, instance=1, lambda_warm=5))
+    goes_by(link, 0.15)
+    await gateway.report(a_report("g-2", 0, instance=1, lambda_warm=2))
+    await ours.aclose()
 
     assert store.traffic("digits") == ModelTraffic(model="digits", instance=2, lambda_warm=2, gateways=1)
 

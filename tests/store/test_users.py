@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -327,15 +326,12 @@ def test_an_agent_reads_no_key_of_another_agents_wire(agent: Link, words: tuple[
         agent.call(words[0], KEYS.of("members"), *words[1:])
 
 
-def test_what_an_agent_announces_and_nobody_can_read_stops_nobody(
+async def test_what_an_agent_announces_and_nobody_can_read_stops_nobody(
     agent: Link, server: EmbeddedRedis, store: ServiceStore
 ) -> None:
-    async def announce() -> None:
-        link = connect_async(url(server, StoreUser.AGENT))
-        await AgentStore(link, SERVICE).announce(a_member("i-1"))
-        await link.aclose()
-
-    asyncio.run(announce())
+    link = connect_async(url(server, StoreUser.AGENT))
+    await AgentStore(link, SERVICE).announce(a_member("i-1"))
+    await link.aclose()
     agent.call("HSET", KEYS.of("members"), "i-2", b"whatever it likes")
     assert [member.instance for member in store.members()] == ["i-1"]
     agent.call("HDEL", KEYS.of("members"), "i-2")

@@ -58,18 +58,6 @@ def test_each_refusal_in_a_row_leaves_it_out_twice_as_long_up_to_the_longest() -
     assert found == [570.0, 1140.0, 2280.0, 3600.0, 3600.0]
 
 
-def test_a_launch_that_is_had_begins_the_row_anew() -> None:
-    made = Stepped(GROWING)
-    assert left_out_s(made, launch_of(made, 0.0), 5.0) == 570.0
-    order = launch_of(made, 600.0)
-    made.see(seen(605.0, had := instances(1, token=order.token)))
-    assert made.state.refusal_streaks == ()
-    made.see(seen(660.0, had, wanted=plan(small=2, at=660.0)))
-    [again] = made.last.orders
-    assert isinstance(again, Launch)
-    assert left_out_s(made, again, 665.0) == 570.0
-
-
 def test_a_refusal_long_ago_begins_no_row() -> None:
     made = Stepped(GROWING)
     left_out_s(made, launch_of(made, 0.0), 5.0)

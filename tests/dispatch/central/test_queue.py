@@ -187,15 +187,6 @@ def a_queue(rule: CentralRule = CentralRule.KAIROS, **settings: Any) -> CentralQ
 FAST, SLOW = Instance("a", "fast"), Instance("b", "slow")
 
 
-def test_a_large_query_waits_for_the_fast_instance_where_the_slow_one_would_be_late():
-    queue = a_queue()
-    queue.set_pool(0.0, [Instance("a", "fast", 20.0), SLOW])
-    queue.add(10.0, "large", size=2, deadline_ms=54.0)
-    assert queue.decide(10.0).started == []
-    queue.set_idle("a")
-    assert queue.decide(20.0).started == [("large", "a")]
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_a_query_that_is_withdrawn_never_starts_and_the_others_do(rule: CentralRule):
     queue = a_queue(rule, too_late=TooLate.COMMIT, threshold=1)
@@ -333,16 +324,6 @@ def test_compiled_or_plain_the_same_ones_are_removed(rule: CentralRule):
         found.append((removed, started))
     assert found[0] == found[1]
     assert sorted(found[0][0] + found[0][1]) == list(range(300))
-
-
-@pytest.mark.parametrize("rule", [CentralRule.FCFS, CentralRule.DRS])
-def test_a_lane_hands_on_what_is_too_late_when_its_turn_comes(rule: CentralRule):
-    queue = a_queue(rule, too_late=TooLate.OVERFLOW, threshold=1)
-    queue.set_pool(0.0, [Instance("a", "fast", 30.0)])
-    queue.add(0.0, "late", size=1, deadline_ms=35.0)
-    queue.add(0.0, "in time", size=1, deadline_ms=50.0)
-    queue.set_idle("a")
-    assert queue.decide(30.0) == Decided([("in time", "a")], ["late"], [])
 
 
 def test_what_was_handed_on_and_not_taken_stays_held_in_a_new_pool():

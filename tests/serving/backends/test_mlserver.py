@@ -23,7 +23,7 @@ from mark.serving.agent.process import serve_agent
 from mark.serving.agent.tenant import AgentConfig
 from mark.serving.backends.oip_server import OipBackend
 from scripts.bench.peers import MLSERVER, NoPeers, peers_python, start_peer
-from tests.serving.harness import live, run, served
+from tests.serving.harness import live, served
 
 pytestmark = pytest.mark.slow
 AT_ONCE = 12
@@ -87,43 +87,38 @@ def images(count: int) -> np.ndarray:
     return pytest.importorskip("sklearn.datasets").load_digits().images[:count].astype(np.float32)
 
 
-def test_digits_are_recognised_in_batches(mlserver: str) -> None:
+async def test_digits_are_recognised_in_batches(mlserver: str) -> None:
     pictures = images(AT_ONCE)
     alone = Digits().predict({"image": pictures})
     backend = Counting(OipBackend(mlserver, name="digits"))
 
-    async def test() -> None:
-        async with live(served(name="digits", latency_s=10.0), agents=0) as running:
-            stop = asyncio.Event()
-            agent = asyncio.ensure_future(
-                serve_agent(
-                    AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1", frame_port=0, http_port=0),
-                    served=running.model,
-                    offering=running.model.offerings[0],
-                    link=running.store,
-                    backend=backend,
-                    interruption=no_notice,
-                    stop=stop,
-                )
+    async with live(served(name="digits", latency_s=10.0), agents=0) as running:
+        stop = asyncio.Event()
+        agent = asyncio.ensure_future(
+            serve_agent(
+                AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1", frame_port=0, http_port=0),
+                served=running.model,
+                offering=running.model.offerings[0],
+                link=running.store,
+                backend=backend,
+                interruption=no_notice,
+                stop=stop,
             )
-            try:
-                await running.until_agents(1)
-                bodies = [
-                    compose_infer({"image": picture[None]}, path=PATH, binary=False).body for picture in pictures
-                ]
-                replies = await asyncio.gather(*(running.ask(PATH, body) for body in bodies))
-            finally:
-                stop.set()
-                await agent
-            for place, reply in enumerate(replies):
-                assert reply.status == 200, reply.body
-                outputs = parse_infer_reply(reply.body)
-                assert outputs["label"].reshape(-1).tolist() == [alone["label"][place]]
-                np.testing.assert_allclose(
-                    outputs["probabilities"], alone["probabilities"][place][None], atol=1e-4
-                )
-
-    run(test())
+        )
+        try:
+            await running.until_agents(1)
+            bodies = [
+                compose_infer({"image": picture[None]}, path=PATH, binary=False).body for picture in pictures
+            ]
+            replies = await asyncio.gather(*(running.ask(PATH, body) for body in bodies))
+        finally:
+            stop.set()
+            await agent
+        for place, reply in enumerate(replies):
+            assert reply.status == 200, reply.body
+            outputs = parse_infer_reply(reply.body)
+            assert outputs["label"].reshape(-1).tolist() == [alone["label"][place]]
+            np.testing.assert_allclose(outputs["probabilities"], alone["probabilities"][place][None], atol=1e-4)
     assert sum(backend.sizes) == AT_ONCE
     assert max(backend.sizes) > 1
 

@@ -24,7 +24,6 @@ from tests.serving.harness import (
     Live,
     RunningAgent,
     live,
-    run,
     served,
     until,
 )
@@ -63,23 +62,20 @@ def given_up(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [vars(record) for record in caplog.records if "given up" in record.getMessage()]
 
 
-def test_it_ends_two_agents_and_the_others_are_answered(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        async with live(served(latency_s=5.0), agents=5, takes_s=0.001) as running:
-            for agent in running.agents.values():
-                make_mortal(agent)
-            asking = [asyncio.ensure_future(ask_often(running, OTHERS // CLIENTS)) for _ in range(CLIENTS)]
-            await until(lambda: many_asked(running))
-            reply = await running.ask(body=DEADLY, x_mark_request_id="deadly")
-            others = [status for found in await asyncio.gather(*asking) for status in found]
+async def test_it_ends_two_agents_and_the_others_are_answered(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "mark.gateway")
+    async with live(served(latency_s=5.0), agents=5, takes_s=0.001) as running:
+        for agent in running.agents.values():
+            make_mortal(agent)
+        asking = [asyncio.ensure_future(ask_often(running, OTHERS // CLIENTS)) for _ in range(CLIENTS)]
+        await until(lambda: many_asked(running))
+        reply = await running.ask(body=DEADLY, x_mark_request_id="deadly")
+        others = [status for found in await asyncio.gather(*asking) for status in found]
 
-            assert reply.status == 502
-            assert "2 servers were lost" in reply.document["error"]
-            assert await ended(running) == 2
-            assert others.count(200) >= 0.99 * len(others)
-
-    with caplog.at_level(logging.WARNING, "mark.gateway"):
-        run(test())
+        assert reply.status == 502
+        assert "2 servers were lost" in reply.document["error"]
+        assert await ended(running) == 2
+        assert others.count(200) >= 0.99 * len(others)
     (named,) = [fields for fields in given_up(caplog) if fields["request_id"] == "deadly"]
     assert named["model"] == "echo"
     assert len(set(named["lost"])) == 2
@@ -89,18 +85,15 @@ async def many_asked(running: Live) -> bool:
     return sum(len(agent.backend.requests) for agent in running.agents.values()) > OTHERS // 10
 
 
-def test_the_only_request_that_was_on_all_of_them_is_told_from_the_others(
+async def test_the_only_request_that_was_on_all_of_them_is_told_from_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def test() -> None:
-        async with live(served(latency_s=5.0), agents=3) as running:
-            for agent in running.agents.values():
-                make_mortal(agent)
-            assert (await running.ask(body=DEADLY)).status == 502
-            assert await ended(running) == 2
-
-    with caplog.at_level(logging.WARNING, "mark.gateway"):
-        run(test())
+    caplog.set_level(logging.WARNING, "mark.gateway")
+    async with live(served(latency_s=5.0), agents=3) as running:
+        for agent in running.agents.values():
+            make_mortal(agent)
+        assert (await running.ask(body=DEADLY)).status == 502
+        assert await ended(running) == 2
     (named,) = given_up(caplog)
     assert named["others"] == 0
     assert "the only request" in named["message"]

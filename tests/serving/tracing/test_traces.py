@@ -260,15 +260,12 @@ async def test_a_dead_collector_harms_nobody(kind: str) -> None:
         assert telemetry.spans.dropped or kind != "refuses"
 
 
-def test_the_collectors_key_goes_to_the_collector_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        with receiver() as collector:
-            collector.status = 401
-            async with traced(collector) as running:
-                assert (await running.ask()).status == 200
-            assert {headers["x-key"] for headers in collector.headers} == {"secret"}
-
-    run(test())
+async def test_the_collectors_key_goes_to_the_collector_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    with receiver() as collector:
+        collector.status = 401
+        async with traced(collector) as running:
+            assert (await running.ask()).status == 200
+        assert {headers["x-key"] for headers in collector.headers} == {"secret"}
     assert "collector takes no spans" in caplog.text
     assert "secret" not in caplog.text
 
@@ -288,7 +285,7 @@ def oip_answer(_method: str, path: str, _headers: dict[str, str], body: bytes) -
 
 
 @pytest.mark.parametrize(("kind", "count"), [("oip", 1), ("oip", 2), ("tf", 1), ("tf", 2)])
-def test_model_servers_get_the_headers(kind: str, count: int) -> None:
+async def test_model_servers_get_the_headers(kind: str, count: int) -> None:
     seen: list[dict[str, str]] = []
 
     def respond(method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
@@ -296,23 +293,20 @@ def test_model_servers_get_the_headers(kind: str, count: int) -> None:
             seen.append(headers)
         return (oip_answer if kind == "oip" else tf_answer)(method, path, headers, body)
 
-    async def test() -> None:
-        with model_server(respond) as server:
-            backend: OipBackend | TfServingBackend = (
-                OipBackend(server.url, name="echo")
-                if kind == "oip"
-                else TfServingBackend(server.url, name="echo", inputs=INPUTS, outputs=INPUTS)
-            )
-            await backend.start()
-            trace = passed_on(f"{SAMPLED} rojo=1".encode())
-            assert isinstance(trace, PassedOn)
-            plain = InferRequest(path=INFER, content_type=oip.JSON_TYPE, body=BODY)
-            batch = [plain] * (count - 1) + [plain._replace(trace=trace)]
-            replies: list[InferReply] = list(await backend.infer(batch))
-            await backend.close()
-            assert [reply.status for reply in replies] == [200] * count
-
-    run(test())
+    with model_server(respond) as server:
+        backend: OipBackend | TfServingBackend = (
+            OipBackend(server.url, name="echo")
+            if kind == "oip"
+            else TfServingBackend(server.url, name="echo", inputs=INPUTS, outputs=INPUTS)
+        )
+        await backend.start()
+        trace = passed_on(f"{SAMPLED} rojo=1".encode())
+        assert isinstance(trace, PassedOn)
+        plain = InferRequest(path=INFER, content_type=oip.JSON_TYPE, body=BODY)
+        batch = [plain] * (count - 1) + [plain._replace(trace=trace)]
+        replies: list[InferReply] = list(await backend.infer(batch))
+        await backend.close()
+        assert [reply.status for reply in replies] == [200] * count
     assert [(head["traceparent"], head["tracestate"]) for head in seen] == [(SAMPLED, "rojo=1")]
 
 
