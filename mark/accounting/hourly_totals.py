@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from mark.accounting.client_totals import ClientTotals, between, totals_of
 from mark.accounting.version_totals import NONE, VersionTotals, added, attributed, version_totals_of
+from mark.adapters import adapter_of
 from mark.domain.demand import Demand
 from mark.domain.load.traffic import ModelTraffic
 
@@ -73,7 +72,6 @@ class HourlyMark:
 
 
 NAMES = tuple(one.name for one in fields(Totals))
-_MARKS = TypeAdapter(tuple[HourlyMark, ...])
 
 
 def marks_key(model: str) -> str:
@@ -85,12 +83,12 @@ def dump_marks(marks: Sequence[HourlyMark]) -> dict[str, Any]:
     """The marks as they are kept, no more of them than a report looks at, and of each what is new of versions."""
     kept = tuple(marks[-KEEP_MARKS:])
     changed = (replace(mark, versions=_changed(before, mark)) for before, mark in pairwise(kept))
-    return {"marks": _MARKS.dump_python((*kept[:1], *changed), mode="json")}
+    return {"marks": adapter_of(tuple[HourlyMark, ...]).dump_python((*kept[:1], *changed), mode="json")}
 
 
 def load_marks(document: Mapping[str, Any] | None) -> tuple[HourlyMark, ...]:
     """The marks that were kept; none where there is no document."""
-    marks = () if document is None else _MARKS.validate_python(document["marks"])
+    marks = () if document is None else adapter_of(tuple[HourlyMark, ...]).validate_python(document["marks"])
     versions: dict[str, VersionTotals] = {}
     return tuple(replace(mark, versions=(versions := versions | dict(mark.versions))) for mark in marks)
 

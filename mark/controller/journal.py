@@ -15,6 +15,7 @@ from typing import ClassVar, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from mark.adapters import adapter_of
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, Note, Observation, State
 from mark.dispatch.policy import DispatchPolicy
@@ -111,14 +112,10 @@ class BrokenLine:
 Skip = Callable[[BrokenLine], object]
 """Called with each line that is left out."""
 
-_HEADER = TypeAdapter(Header)
-_POLICY = TypeAdapter(ControllerPolicy)
-_ENTRY = TypeAdapter(Entry)
-
 
 def header_line(header: Header) -> bytes:
     """The first line of a journal."""
-    return _HEADER.dump_json(header, fallback=plain)
+    return adapter_of(Header).dump_json(header, fallback=plain)
 
 
 def entry_line(before: FleetView, seen: Observation, decision: Decision) -> bytes:
@@ -132,12 +129,13 @@ def entry_line(before: FleetView, seen: Observation, decision: Decision) -> byte
         orders=decision.orders,
         notes=decision.notes,
     )
-    return _ENTRY.dump_json(entry, fallback=plain)
+    return adapter_of(Entry).dump_json(entry, fallback=plain)
 
 
 def same_policy(one: ControllerPolicy, other: ControllerPolicy) -> bool:
     """True where two policies are written alike in a journal."""
-    return _POLICY.dump_json(one, fallback=plain) == _POLICY.dump_json(other, fallback=plain)
+    policies = adapter_of(ControllerPolicy)
+    return policies.dump_json(one, fallback=plain) == policies.dump_json(other, fallback=plain)
 
 
 def read_journal(lines: Iterable[bytes], *, skip: Skip | None = None) -> tuple[Header, Iterator[Tick]]:
@@ -146,8 +144,8 @@ def read_journal(lines: Iterable[bytes], *, skip: Skip | None = None) -> tuple[H
     With `skip` such a line is passed to it and left out, if it is not the header: what comes after it is read, but
     fleets are then what the lines that were read say of them, and folding them gives other decisions.
     """
-    header, numbered = opened(_HEADER, lines, VERSION)
-    return header, _ticks(header, parsed_lines(_ENTRY, numbered, skip))
+    header, numbered = opened(adapter_of(Header), lines, VERSION)
+    return header, _ticks(header, parsed_lines(adapter_of(Entry), numbered, skip))
 
 
 def opened(

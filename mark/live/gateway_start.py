@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from mark.adapters import adapter_of
 from mark.aws.session import AwsSettings
 
 DOCUMENT = "gateway.json"
@@ -39,7 +39,7 @@ class GatewayStart:
     @classmethod
     def read(cls, folder: Path) -> GatewayStart:
         """Read it from the folder of a service."""
-        return TypeAdapter(cls).validate_json((folder / DOCUMENT).read_bytes())
+        return adapter_of(cls).validate_json((folder / DOCUMENT).read_bytes())
 
     def as_json(self) -> str:
         """The document that `read` takes."""

@@ -16,8 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
+from mark.adapters import adapter_of
 from mark.config.policies import (
     chosen_overrides,
     chosen_policies,
@@ -73,9 +74,6 @@ class Kept:
     plan: PodPlan
 
 
-_KEPT = TypeAdapter(Kept)
-
-
 @dataclass(frozen=True, slots=True)
 class PlanFile:
     """The last answer for a model, on disk."""
@@ -86,7 +84,7 @@ class PlanFile:
     def read(self) -> PodPlan | None:
         """The answer; None where there is none yet. Misconfigured for a file of something else."""
         try:
-            kept = _KEPT.validate_json(self.path.read_bytes())
+            kept = adapter_of(Kept).validate_json(self.path.read_bytes())
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -103,7 +101,7 @@ class PlanFile:
         """Replace the answer as a whole. Misconfigured where that cannot be."""
         draft = self.path.with_name(f".{self.path.name}.draft")
         with file_errors(f"write --state {self.path}"):
-            draft.write_bytes(_KEPT.dump_json(Kept(model=self.model, plan=plan), indent=1))
+            draft.write_bytes(adapter_of(Kept).dump_json(Kept(model=self.model, plan=plan), indent=1))
             draft.replace(self.path)
 
 

@@ -17,8 +17,9 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
+from mark.adapters import adapter_of
 from mark.domain.demand import Demand
 from mark.plugins.load import forecaster_names
 
@@ -69,18 +70,15 @@ class TrainingOrder:
         return f"{self.history.end_at:.0f}-{self.digest[:16]}"
 
 
-_ORDER = TypeAdapter(TrainingOrder)
-
-
 def compose_order(order: TrainingOrder) -> bytes:
     """The order as an object of the bucket."""
-    return _ORDER.dump_json(order)
+    return adapter_of(TrainingOrder).dump_json(order)
 
 
 def read_order(document: bytes) -> TrainingOrder:
     """The order in an object. Errors: ResultRefused where it is none."""
     try:
-        return _ORDER.validate_json(document)
+        return adapter_of(TrainingOrder).validate_json(document)
     except ValidationError as error:
         raise ResultRefused("the object is not an order of a training") from error
 

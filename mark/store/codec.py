@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import to_json
 
+from mark.adapters import adapter_of
 from mark.domain.billing.costs import Transition
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
@@ -29,11 +29,6 @@ class Codec(Generic[Value]):
     def __init__(self, kind: type[Value]) -> None:
         self._kind = kind
 
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Value]:
-        """Made at its first use: a process reads few of these kinds, and each takes time and memory."""
-        return TypeAdapter(self._kind)
-
     def encode(self, value: Value) -> bytes:
         """The value as JSON; equal values give equal bytes."""
         return to_json(value, inf_nan_mode="constants", fallback=plain)
@@ -41,7 +36,7 @@ class Codec(Generic[Value]):
     def decode(self, data: bytes) -> Value:
         """The value again. Misconfigured where another version of this program wrote something else."""
         try:
-            return self._adapter.validate_json(data)
+            return adapter_of(self._kind).validate_json(data)
         except ValidationError as error:
             where = error.errors()[0]
             place = ".".join(map(str, where["loc"]))

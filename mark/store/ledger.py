@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from threading import Lock
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from mark.accounting.compaction import compacted, foldable
+from mark.adapters import adapter_of
 from mark.domain.billing.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
@@ -19,8 +20,6 @@ from mark.store.codec import TRANSITION
 from mark.store.connect import Link
 from mark.store.keys import Keys
 from mark.store.scripts import COMPACT, LEDGER, NOTE
-
-_ROLLUPS = TypeAdapter(tuple[UsageRollup, ...])
 
 
 class StoredLedger:
@@ -66,7 +65,7 @@ class StoredLedger:
                     self._count,
                     self._folded_to,
                     repr(after.folded_to),
-                    _ROLLUPS.dump_json(after.rollups, fallback=plain),
+                    adapter_of(tuple[UsageRollup, ...]).dump_json(after.rollups, fallback=plain),
                     len(lines),
                     *lines,
                     *told,
@@ -104,7 +103,7 @@ def _decoded(rollups: bytes) -> tuple[UsageRollup, ...]:
     if not rollups:
         return ()
     try:
-        return _ROLLUPS.validate_json(rollups)
+        return adapter_of(tuple[UsageRollup, ...]).validate_json(rollups)
     except ValidationError as error:
         raise Misconfigured(
             f"the store holds a ledger that this program cannot read ({error.errors()[0]['msg']}); "

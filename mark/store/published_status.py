@@ -14,13 +14,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from mark.accounting.budget import Reached
 from mark.accounting.hourly_spend import HourSpend
+from mark.adapters import adapter_of
 from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.domain.alerts import AlertsStatus
 from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
@@ -549,19 +549,17 @@ class StatusCodec(Generic[Document]):
     def __init__(self, kind: type[Document]) -> None:
         self.kind = kind
 
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Document]:
-        return TypeAdapter(self.kind)  # made where it is used first: it takes some milliseconds a kind
-
     def dump(self, document: Document) -> dict[str, Any]:
         """The document as plain JSON values; numpy's numbers become Python's."""
-        values = self._adapter.dump_python(document, mode="json", by_alias=True, fallback=plain, warnings=False)
+        values = adapter_of(self.kind).dump_python(
+            document, mode="json", by_alias=True, fallback=plain, warnings=False
+        )
         return dict(values)
 
     def load(self, values: Mapping[str, Any]) -> Document | None:
         """The document again; None, and a line in the log, where it cannot be read."""
         try:
-            return self._adapter.validate_python(values)
+            return adapter_of(self.kind).validate_python(values)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))

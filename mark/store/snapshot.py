@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import to_json
 
+from mark.adapters import adapter_of
 from mark.domain.billing.costs import LedgerRecord
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import plain
@@ -87,9 +88,6 @@ class Snapshot:
         self.documents[name] = dict(document)
 
 
-_SNAPSHOT = TypeAdapter(Snapshot)
-
-
 def take_snapshot(store: ServiceStore, at: float) -> bytes:
     """The snapshot of a store, packed."""
     spec = store.spec()
@@ -108,7 +106,7 @@ def take_snapshot(store: ServiceStore, at: float) -> bytes:
 def read_snapshot(packed: bytes) -> Snapshot:
     """The snapshot again. Misconfigured where another version of this program wrote it."""
     try:
-        return _SNAPSHOT.validate_json(gzip.decompress(packed))
+        return adapter_of(Snapshot).validate_json(gzip.decompress(packed))
     except (ValidationError, OSError, EOFError, zlib.error, json.JSONDecodeError) as error:
         raise Misconfigured(
             f"the service's snapshot cannot be read ({str(error).splitlines()[0]}); wait for the next hour's"

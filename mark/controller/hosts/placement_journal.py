@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Protocol
 
-from pydantic import TypeAdapter
-
+from mark.adapters import adapter_of
 from mark.controller.hosts.tenancy import ExpectedLoad, HostUse
 from mark.controller.journal import Skip, opened, parsed_lines
 from mark.domain.billing.spending import SpendingLimit
@@ -127,26 +126,22 @@ class Decided:
     last: PlacementDecision | None = None
 
 
-_HEADER = TypeAdapter(PlacementHeader)
-_DECISION = TypeAdapter(PlacementDecision)
-
-
 def placement_header_line(header: PlacementHeader) -> bytes:
     """The first line of a journal of placements."""
-    return _HEADER.dump_json(header, fallback=plain)
+    return adapter_of(PlacementHeader).dump_json(header, fallback=plain)
 
 
 def decision_line(decision: PlacementDecision) -> bytes:
     """The line of a decision."""
-    return _DECISION.dump_json(decision, fallback=plain)
+    return adapter_of(PlacementDecision).dump_json(decision, fallback=plain)
 
 
 def read_placements(
     lines: Iterable[bytes], *, skip: Skip | None = None
 ) -> tuple[PlacementHeader, Iterator[PlacementDecision]]:
     """The header and the decisions. Misconfigured names a line that cannot be read; with `skip` it is left out."""
-    header, rest = opened(_HEADER, lines, VERSION)
-    return header, parsed_lines(_DECISION, rest, skip)
+    header, rest = opened(adapter_of(PlacementHeader), lines, VERSION)
+    return header, parsed_lines(adapter_of(PlacementDecision), rest, skip)
 
 
 def placement_steps(decisions: Iterable[PlacementDecision], begun: Placement = NOWHERE) -> Iterator[PlacementStep]:

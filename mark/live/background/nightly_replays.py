@@ -19,9 +19,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pydantic import TypeAdapter
-
 from mark.accounting.daily_costs import DAY_S, days_between
+from mark.adapters import adapter_of
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.live.forecasting.forecaster_training import ONE_THREAD
@@ -58,9 +57,6 @@ class Task:
     since: float
     until: float
     policies: tuple[str, ...]
-
-
-TASK = TypeAdapter(Task)
 
 
 class NightlyReplays:
@@ -155,7 +151,7 @@ class NightlyReplays:
 def replay_apart(task: Task, over: threading.Event, *, limit_s: float = LIMIT_S) -> None:
     """Have a child replay it; _ReplayFailed where it did not, or `over` or the limit came first."""
     command = [*ONE_THREAD, sys.executable, "-P", "-m", MODULE, str(os.getpid())]
-    until, told = time.monotonic() + limit_s, TASK.dump_json(task)
+    until, told = time.monotonic() + limit_s, adapter_of(Task).dump_json(task)
     given: bytes | None = told
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # noqa: S603 - our own
         while True:

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
-from pydantic import TypeAdapter
-
+from mark.adapters import adapter_of
 from mark.cloudmodel.lifecycle import DAY_S, Event, Life, Phase, launched, next_due, step, wake, when_drained
 from mark.domain.billing.costs import Transition
 from mark.domain.fleet.instances import FleetView, Instance, Role
@@ -101,9 +100,6 @@ class ShadowFleet:
     launches: dict[str, float] = field(default_factory=dict)
 
 
-_FLEET = TypeAdapter(ShadowFleet)
-
-
 class ShadowCloud:
     """One model's fleet as it would have been.
 
@@ -125,7 +121,7 @@ class ShadowCloud:
         self._offerings = {offering.name: offering for offering in served.offerings}
         self._prices = prices
         document = store.status(self._name)
-        kept = ShadowFleet() if document is None else _FLEET.validate_python(document)
+        kept = ShadowFleet() if document is None else adapter_of(ShadowFleet).validate_python(document)
         self._fleet = {shadow.id: shadow for shadow in kept.instances}
         self._launches = kept.launches
 
@@ -271,4 +267,4 @@ class ShadowCloud:
 
     def _keep(self) -> None:
         kept = ShadowFleet(instances=tuple(self._fleet.values()), launches=self._launches)
-        self._store.put_status(self._name, _FLEET.dump_python(kept, mode="json"))
+        self._store.put_status(self._name, adapter_of(ShadowFleet).dump_python(kept, mode="json"))

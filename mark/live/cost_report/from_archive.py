@@ -14,11 +14,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from mark.accounting.client_totals import traffic_of
 from mark.accounting.hourly_totals import HourlyMark, Totals, load_marks, marks_key
 from mark.accounting.load_history import load_key
+from mark.adapters import adapter_of
 from mark.config.settings import Settings
 from mark.domain.billing.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.clock import ClockAnchor
@@ -34,8 +33,6 @@ FIGURES = "figures.json.gz"
 REAL = ("billed", "gib_s", "shared_usd", "accuracy_sum")
 COUNTS = tuple(field.name for field in fields(Totals) if field.name not in ("requests", "zoned", *REAL))
 """Totals that are whole numbers of a `ModelTraffic`, which has zones by their names."""
-_TRANSITIONS = TypeAdapter(tuple[Transition, ...])
-_ROLLUPS = TypeAdapter(tuple[UsageRollup, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +107,9 @@ def _figures(folder: Path, service: str, model: str) -> Figures:
         )
     try:
         told = json.loads(gzip.decompress(newest.read_bytes()))
-        marks, transitions = load_marks(told["marks"]), _TRANSITIONS.validate_python(told["transitions"])
-        rollups = _ROLLUPS.validate_python(told.get("rollups", ()))
+        marks = load_marks(told["marks"])
+        transitions = adapter_of(tuple[Transition, ...]).validate_python(told["transitions"])
+        rollups = adapter_of(tuple[UsageRollup, ...]).validate_python(told.get("rollups", ()))
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise Misconfigured(f"{newest} cannot be read, download it again: {str(error).splitlines()[0]}") from error
     if not marks:

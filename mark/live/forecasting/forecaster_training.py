@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import TypeAdapter
-
 from mark import __version__
+from mark.adapters import adapter_of
 from mark.domain.demand import Demand
 from mark.plugins.load import build_forecaster
 from mark.plugins.trained import TrainingOrder
@@ -58,12 +57,9 @@ class Task:
         return ForecasterSetup(history=self.history, seed=self.seed, cache_dir=self.cache_dir)
 
 
-_TASK = TypeAdapter(Task)
-
-
 def read_task(data: bytes) -> Task:
     """The task that a parent wrote."""
-    return _TASK.validate_json(data)
+    return adapter_of(Task).validate_json(data)
 
 
 class Trainer(Protocol):
@@ -148,7 +144,7 @@ class ChildTrainer:
             self._child = _spawn()
         with self._child as child:
             try:
-                said, _ = child.communicate(_TASK.dump_json(task), timeout=limit_s)
+                said, _ = child.communicate(adapter_of(Task).dump_json(task), timeout=limit_s)
             except subprocess.TimeoutExpired as error:
                 raise TrainerLost(f"not done within {limit_s:g} s") from error
             finally:

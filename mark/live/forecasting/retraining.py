@@ -19,8 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
+from mark.adapters import adapter_of
 from mark.config.service import RetrainSettings
 from mark.controller.journal import Tick
 from mark.controller.runner import Journal, check_forecast
@@ -77,9 +78,6 @@ class Trained:
     at: float
     history: Demand
     took_s: float | None = None
-
-
-_TRAINED = TypeAdapter(Trained)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +200,7 @@ class Retraining:
         if told is None or told["at"] <= known_at or self._cache is None:
             return True
         try:
-            record = _TRAINED.validate_python(store.status(f"trained-on:{self._model.name}"))
+            record = adapter_of(Trained).validate_python(store.status(f"trained-on:{self._model.name}"))
         except ValidationError:
             log.warning(
                 "a training's record of another version is ignored",
@@ -307,7 +305,7 @@ class Retraining:
             history=run.task.history,
             took_s=round(run.training.seconds, 1),
         )
-        store.put_status(f"trained-on:{self._model.name}", _TRAINED.dump_python(trained, mode="json"))
+        store.put_status(f"trained-on:{self._model.name}", adapter_of(Trained).dump_python(trained, mode="json"))
         store.put_status(f"trained:{self._model.name}", {"at": trained.at})
         _drop_older(run.task.cache_dir)
         return trained

@@ -7,8 +7,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from mark.adapters import adapter_of
 from mark.domain.errors import MarkError
-from mark.live.background.nightly_replays import TASK
+from mark.live.background.nightly_replays import Task
 from mark.live.clock import adopt_wall
 from mark.live.cost_report.replays import replay_days
 from mark.live.local.process_start import begin
@@ -32,7 +33,7 @@ def main() -> int:
     os.nice(NICE)
     with suppress(OSError):  # elsewhere than on Linux
         Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO, encoding="ascii")
-    task = TASK.validate_json(sys.stdin.buffer.read())
+    task = adapter_of(Task).validate_json(sys.stdin.buffer.read())
     store = ServiceStore(open_link(task.store_url), task.service)
     period = Period(since=task.since, until=task.until)
     try:

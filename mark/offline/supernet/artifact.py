@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
+from mark.adapters import adapter_of
 from mark.catalog.schema import parse_profiles
 from mark.catalog.shipped_models import CARD_FILE, PROFILE_FILE
 from mark.domain.documents import json_text
@@ -55,7 +56,7 @@ def read_artifact(place: Path) -> Artifact:
             f"no supernet in {place}: {error.strerror}; `mark supernet train --out {place}` makes one"
         ) from error
     try:
-        read = TypeAdapter(_FiguresFile).validate_json(text)
+        read = adapter_of(_FiguresFile).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -71,8 +72,8 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
     """Write figures, profile and card; the weights are the workshop's. Errors: Misconfigured."""
     figures = {
         "format": "mark-supernet/1",
-        "trained": TypeAdapter(TrainedSupernet).dump_python(artifact.trained, mode="json"),
-        "actuation": TypeAdapter(Actuation).dump_python(artifact.actuation, mode="json"),
+        "trained": adapter_of(TrainedSupernet).dump_python(artifact.trained, mode="json"),
+        "actuation": adapter_of(Actuation).dump_python(artifact.actuation, mode="json"),
     }
     write_profiles(folder / PROFILE_FILE, artifact.profiles)
     write_whole(folder / FIGURES_FILE, json_text(figures, indent=1) + "\n")

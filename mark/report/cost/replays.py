@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from pydantic import TypeAdapter
-
+from mark.adapters import adapter_of
 from mark.report.cost.archive_reader import ArchiveReader
 
 KEEP_DAYS = 40
@@ -58,20 +57,19 @@ class ReplayedDay:
         return span is not None and self.since <= span[0] + LATE_S and self.until >= span[1] - LATE_S
 
 
-_DAYS = TypeAdapter(tuple[ReplayedDay, ...])
-
-
 def replayed_days(store: ArchiveReader, model: str) -> tuple[ReplayedDay, ...]:
     """The days that were kept, oldest first."""
     document = store.status(_name(model))
-    return () if document is None else _DAYS.validate_python(document["days"])
+    return () if document is None else adapter_of(tuple[ReplayedDay, ...]).validate_python(document["days"])
 
 
 def keep_replayed_days(store: ArchiveReader, model: str, *days: ReplayedDay) -> None:
     """Keep these beside those that are there, the last KEEP_DAYS of them; of one day the one that comes last."""
     kept = {item.day: item for item in (*replayed_days(store, model), *days)}
     ordered = sorted(kept.values(), key=lambda item: item.day)[-KEEP_DAYS:]
-    store.put_status(_name(model), {"days": _DAYS.dump_python(tuple(ordered), mode="json")})
+    store.put_status(
+        _name(model), {"days": adapter_of(tuple[ReplayedDay, ...]).dump_python(tuple(ordered), mode="json")}
+    )
 
 
 def _name(model: str) -> str:
