@@ -73,8 +73,8 @@ class _Client:
     def __set_name__(self, _owner: type[Aws], name: str) -> None:
         self._name = name
 
-    def __get__(self, aws: Aws, _owner: type[Aws]) -> Any:
-        return aws.client(self._name, self._service, self._waits_s, self._differs)
+    def __get__(self, aws: Aws | None, _owner: type[Aws]) -> Any:
+        return self if aws is None else aws.client(self._name, self._service, self._waits_s, self._differs)
 
 
 def _client(service: str, *, waits_s: float = 0.0, **differs: Any) -> Any:

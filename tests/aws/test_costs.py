@@ -38,7 +38,7 @@ class Explorer:
     def __init__(self, there: Aws, *pages: list[dict[str, Any]]) -> None:
         self.asked: list[dict[str, Any]] = []
         self._pages = list(pages)
-        there._clients["ce"] = self
+        there._clients["costs"] = self
 
     def get_cost_and_usage(self, **asked: Any) -> dict[str, Any]:
         self.asked.append(dict(asked))
