@@ -269,7 +269,7 @@ def test_drawn_interruptions_follow_the_hazard(kernel: Kernel, stress: float) ->
     """Exponential lives: half gone in ln 2 / (hazard x stress) hours."""
     world = World(kernel, faults=FaultScript(stress=stress))
     world.cloud.prewarmed = True
-    count = 2000
+    count = 600
     world.launch(SPOT, count)
     half_s = np.log(2) / (SPOT.hazard_per_hour * stress) * 3600.0
     at = min(half_s, 190_000.0)

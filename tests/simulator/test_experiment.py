@@ -76,32 +76,29 @@ TRACES = {
 }
 QUICK = {"surge", "waves", "hardly any"}
 """Every run of the suite takes these, make test-all all of them."""
+SOME_TRACES = [
+    pytest.param(trace, id=name, marks=[] if name in QUICK else [pytest.mark.slow])
+    for name, trace in TRACES.items()
+]
 
 
 @pytest.mark.parametrize("market", list(Market))
-@pytest.mark.parametrize(
-    "trace",
-    [
-        pytest.param(trace, id=name, marks=[] if name in QUICK else [pytest.mark.slow])
-        for name, trace in TRACES.items()
-    ],
-)
+@pytest.mark.parametrize("trace", SOME_TRACES)
 def test_the_floor_lies_below_every_run_that_attains_its_target(
     kernel: Kernel, market: Market, trace: Trace
 ) -> None:
     attaining = 0
-    for seed in (1, 2):
-        given = experiment(kernel, market, trace=trace, seed=seed)
-        reference, floor, _ = given.yardsticks()
-        assert reference is not None
-        assert floor is not None
-        assert 0.0 < floor <= reference * (1 + 1e-9)
-        for policy in POLICIES:
-            result = run(given, policy)
-            if result.attained >= result.slo.target:
-                attaining += 1
-                assert floor <= result.cost.serving * (1 + 1e-9), (policy, seed)
-    assert attaining >= 6
+    given = experiment(kernel, market, trace=trace)
+    reference, floor, _ = given.yardsticks()
+    assert reference is not None
+    assert floor is not None
+    assert 0.0 < floor <= reference * (1 + 1e-9)
+    for policy in POLICIES:
+        result = run(given, policy)
+        if result.attained >= result.slo.target:
+            attaining += 1
+            assert floor <= result.cost.serving * (1 + 1e-9), policy
+    assert attaining >= 3
 
 
 @st.composite
@@ -134,7 +131,7 @@ def check_floor(kernel: Kernel, asked: dict[str, Any], policy: str) -> None:
         assert known.floor_usd <= result.cost.serving * (1 + 1e-9)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @hypothesis.given(small_runs())
 def test_the_floor_holds_on_small_random_instances(kernel: Kernel, drawn: tuple[dict[str, Any], str]) -> None:
     check_floor(kernel, *drawn)
@@ -159,7 +156,7 @@ def test_every_type_may_stand_by_in_either_market(kernel: Kernel, market: Market
 
 
 @pytest.mark.parametrize("market", list(Market))
-@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES.keys())
+@pytest.mark.parametrize("trace", SOME_TRACES)
 def test_the_reference_lies_below_greedy_with_perfect_forecasts(
     kernel: Kernel, market: Market, trace: Trace
 ) -> None:

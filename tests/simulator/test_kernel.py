@@ -17,9 +17,8 @@ from mark.dispatch.routing import SERVER_FIELDS
 from mark.domain.models.objective import Slo
 from mark.domain.models.profile import LatencyPoint
 from mark.domain.offerings.offering import LambdaOffering
-from mark.planner.queueing import mean_wait_s
 from mark.simulator.engine.arrays import noise_factors
-from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_device_kernel, plain_kernel
+from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_kernel
 from mark.simulator.engine.data_plane import Engine
 from tests.planner.builders import offering
 from tests.simulator.engines import batching, burstable, engine, lambda_offering, poisson
@@ -109,16 +108,16 @@ RULES = [
 
 @pytest.mark.parametrize("dispatch", RULES, ids=lambda d: f"{d.routing}-{d.bounced}-{d.late}-{d.admission_factor}")
 def test_compiled_and_plain_give_the_same_run(kernel: Kernel, dispatch: DispatchPolicy) -> None:
-    for seed in (1, 2):
-        fast, slow = eventful(kernel, dispatch, seed), eventful(plain_kernel(), dispatch, seed)
-        assert fast.served() == slow.served()
-        assert fast.served().total > 300
-        assert np.array_equal(fast._tally.seconds, slow._tally.seconds)
-        assert np.array_equal(fast._tally.histogram, slow._tally.histogram)
-        assert fast._tally.totals == slow._tally.totals
-        assert np.array_equal(fast._fleet.servers, slow._fleet.servers)
-        assert fast.lambda_usage() == slow.lambda_usage()
-        assert fast.slo_window() == slow.slo_window()
+    seed = 1 + RULES.index(dispatch) % 2
+    fast, slow = eventful(kernel, dispatch, seed), eventful(plain_kernel(), dispatch, seed)
+    assert fast.served() == slow.served()
+    assert fast.served().total > 300
+    assert np.array_equal(fast._tally.seconds, slow._tally.seconds)
+    assert np.array_equal(fast._tally.histogram, slow._tally.histogram)
+    assert fast._tally.totals == slow._tally.totals
+    assert np.array_equal(fast._fleet.servers, slow._fleet.servers)
+    assert fast.lambda_usage() == slow.lambda_usage()
+    assert fast.slo_window() == slow.slo_window()
 
 
 @pytest.mark.parametrize("dispatch", RULES[:6], ids=lambda d: f"{d.routing}-{d.bounced}-{d.late}")
@@ -140,8 +139,10 @@ def test_requests_of_one_item_are_served_as_those_without_sizes(kernel: Kernel, 
 
 
 @pytest.mark.parametrize("dispatch", RULES, ids=lambda d: f"{d.routing}-{d.bounced}-{d.late}-{d.admission_factor}")
-def test_a_device_with_one_tenant_does_what_an_instance_does(kernel: Kernel, dispatch: DispatchPolicy) -> None:
-    shared = eventful(plain_device_kernel(), dispatch, 1, varies=False)
+def test_a_device_with_one_tenant_does_what_an_instance_does(
+    kernel: Kernel, device_kernel: DeviceKernel, dispatch: DispatchPolicy
+) -> None:
+    shared = eventful(device_kernel, dispatch, 1, varies=False)
     own = eventful(kernel, dispatch, 1, varies=False)
     assert shared.served() == own.served()
     for name in ("missed", "throttled", "invocations", "cold", "pings", "batches", "latency_sum"):
@@ -175,7 +176,7 @@ def latencies_of_shared_queue(arrivals: Floats, service_s: float, servers: int) 
     return found
 
 
-@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (1, 0.8), (4, 0.7), (10, 0.9)])
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.8), (4, 0.7), (10, 0.9)])
 def test_latencies_of_a_queue_without_batching(kernel: Kernel, servers: int, load: float) -> None:
     """Least finish on equal servers is one FIFO queue: every latency is known from a heap."""
     service_s = 0.1
@@ -195,19 +196,6 @@ def test_latencies_of_a_queue_without_batching(kernel: Kernel, servers: int, loa
     assert made.seconds().missed.sum() == np.count_nonzero(expected > 0.6 + 1e-12)
     assert made.seconds().latency_max_s.max() == pytest.approx(expected.max())
     assert made.attained() == pytest.approx(1.0 - np.mean(expected > 0.6 + 1e-12))
-
-
-@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (1, 0.8), (4, 0.7), (10, 0.9)])
-def test_mean_wait_agrees_with_theory(kernel: Kernel, servers: int, load: float) -> None:
-    """M/D/c within 4 %: the formula is within 2 %, the rest is the run's own noise over 20,000 s and more."""
-    service_s = 0.1
-    arrivals = poisson(load * servers / service_s, 20_000.0, seed=10 + servers)
-    made = engine(kernel, arrivals, dispatch=ALONE)
-    for _ in range(servers):
-        made.add(offering(rps=1.0 / service_s), standby=False)
-    made.run_until(20_100.0)
-    wait_s = made.latency().mean_s - service_s
-    assert wait_s == pytest.approx(mean_wait_s(load * servers / service_s, service_s, servers), rel=0.04)
 
 
 @pytest.mark.parametrize("cv", [0.1, 0.25, 1.0])
@@ -351,7 +339,7 @@ class NaivePool:
         return found
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     "limits",
     [
@@ -380,14 +368,6 @@ def test_the_warm_environments_agree_with_a_naive_count(
     assert made.latency().mean_s == pytest.approx(np.nanmean(expected))
 
 
-def test_a_thousand_run_at_once_and_no_more(kernel: Kernel) -> None:
-    arrivals = np.linspace(0.0, 0.1, 1500)
-    made = engine(kernel, arrivals, dispatch=ONLY_LAMBDA, overflow=lambda_offering(concurrency=1000, burst=5000))
-    made.run_until(5.0)
-    assert made.served().lambda_ == 1000
-    assert made.served().shed == 500
-
-
 def test_a_thousand_start_in_ten_seconds_and_no_more(kernel: Kernel) -> None:
     arrivals = np.concatenate(
         [np.linspace(0.0, 0.1, 1200), np.linspace(9.0, 9.1, 1200), np.linspace(10.2, 10.3, 1800)]
@@ -409,12 +389,3 @@ def test_a_guess_of_cold_starts_is_what_random_calls_meet(kernel: Kernel, calls_
     made.run_until(4000 / rps)
     calls, cold = made.invocations()
     assert cold / calls == pytest.approx(brief.cold_share(rps), abs=0.025)
-
-
-@pytest.mark.parametrize(("idle_s", "cold"), [(44 * 60.0, 1), (61 * 60.0, 2)])
-def test_environments_are_recycled_after_45_to_60_idle_minutes(kernel: Kernel, idle_s: float, cold: int) -> None:
-    pool = LambdaOffering(latency_s=0.3, provenance=offering().profile.provenance)
-    for seed in range(5):
-        made = engine(kernel, [1.0, 4.2 + idle_s], dispatch=ONLY_LAMBDA, overflow=pool, seed=seed)
-        made.run_until(5000.0)
-        assert made.invocations() == (2, cold)

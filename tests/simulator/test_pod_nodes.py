@@ -188,7 +188,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(ACTIONS, st.lists(st.integers(100, 3000), max_size=2), st.booleans())
 def test_no_node_is_over_committed_and_in_the_end_every_pod_serves(
     actions: list[tuple[str, int, int, float]], lost_at: list[int], is_endpoint: bool

@@ -25,26 +25,19 @@ def pools() -> RankedPools:
     return rank_pools(RATES, PRICES, 2.0)
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("method", SEARCHES)
-def test_every_search_finds_the_best_pool(pools: RankedPools, method: str, seed: int) -> None:
-    found = search_pools(pools, evaluate, proposals(method, np.random.default_rng(seed)))
+def test_every_search_finds_the_best_pool_and_is_its_seed(pools: RankedPools, method: str) -> None:
+    found, other = (search_pools(pools, evaluate, proposals(method, np.random.default_rng(5))) for _ in range(2))
 
     assert found.best_qps == max(evaluate(row) for row in pools.counts)
     assert len(set(found.ranks)) == len(found.ranks) < len(pools)
-
-
-@pytest.mark.parametrize("method", SEARCHES)
-def test_a_search_is_its_seed(pools: RankedPools, method: str) -> None:
-    one, other = (search_pools(pools, evaluate, proposals(method, np.random.default_rng(5))) for _ in range(2))
-
-    assert one.ranks == other.ranks
+    assert found.ranks == other.ranks
 
 
 def test_kairos_plus_measures_fewest(pools: RankedPools) -> None:
     def mean_measured(method: str) -> float:
-        runs = (search_pools(pools, evaluate, proposals(method, np.random.default_rng(seed))) for seed in range(4))
-        return sum(len(run.ranks) for run in runs) / 4
+        runs = (search_pools(pools, evaluate, proposals(method, np.random.default_rng(seed))) for seed in range(2))
+        return sum(len(run.ranks) for run in runs) / 2
 
     measured = {method: mean_measured(method) for method in SEARCHES}
 

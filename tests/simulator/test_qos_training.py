@@ -35,7 +35,7 @@ def played(seed: int, decisions: int = 40, better: int | None = None) -> _Played
     rng = np.random.default_rng(seed)
     allowed = rng.random((decisions, ACTIONS)) < 0.7
     allowed[:, 0] = allowed[:, 2] = True
-    action = np.array([rng.choice(np.flatnonzero(row)) for row in allowed])
+    action = (allowed * rng.random(allowed.shape)).argmax(axis=1)
     return _Played(
         features=rng.normal(size=(decisions, FEATURES)),
         allowed=allowed,

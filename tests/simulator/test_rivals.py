@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from mark.domain.offerings.offering import PING_S, Market
 from mark.policies.bundles import tuning_grid
 from mark.policies.spec import Overrides
 from mark.policies.tuning import DAY_S, Setting
+from mark.simulator import experiment as experiments
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt, Refuse
@@ -63,7 +65,16 @@ class Tuned:
 
 
 @pytest.fixture(scope="module")
-def tuned(kernel: Kernel) -> Tuned:
+def few_settings() -> Iterator[tuple[Setting, ...]]:
+    """An autoscaler is tuned among four of its settings."""
+    few = tuning_grid("autoscaler")[::4]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiments, "tuning_grid", lambda name: few if name == "autoscaler" else tuning_grid(name))
+        yield few
+
+
+@pytest.fixture(scope="module")
+def tuned(kernel: Kernel, few_settings: tuple[Setting, ...]) -> Tuned:
     """An autoscaler on steps that go on as before: to tune it is most of the time of those who ask."""
     given = experiment(kernel, Market.ON_DEMAND, trace=stepping(5.0, 5.0), types=("c5.large",))
     told: list[tuple[str, float]] = []
@@ -71,25 +82,26 @@ def tuned(kernel: Kernel) -> Tuned:
     return Tuned(given=given, first=first, told=told)
 
 
-@pytest.mark.parametrize("policy", ["autoscaler", pytest.param("sagemaker-tuned", marks=pytest.mark.slow)])
-def test_what_comes_in_the_run_changes_nothing_that_is_tuned(kernel: Kernel, tuned: Tuned, policy: str) -> None:
+def test_what_comes_in_the_run_changes_nothing_that_is_tuned(kernel: Kernel, tuned: Tuned) -> None:
     other = experiment(kernel, Market.ON_DEMAND, trace=stepping(5.0, 50.0), types=("c5.large",))
-    first, second = run(tuned.given, policy), run(other, policy)
+    first, second = run(tuned.given, "autoscaler"), run(other, "autoscaler")
     assert first.tuned is not None
     assert first.tuned == second.tuned
     assert first.requests != second.requests
 
 
-def test_the_setting_that_runs_is_the_best_of_the_grid_on_the_load_before(kernel: Kernel, tuned: Tuned) -> None:
+def test_the_setting_that_runs_is_the_best_of_the_grid_on_the_load_before(
+    kernel: Kernel, tuned: Tuned, few_settings: tuple[Setting, ...]
+) -> None:
     given, found = tuned.given, tuned.first.tuned
     assert found is not None
-    assert (found.replays, found.load_s) == (len(tuning_grid("autoscaler")), HISTORY_S - 60.0)
+    assert (found.replays, found.load_s) == (len(few_settings), HISTORY_S - 60.0)
     past = dataclasses.replace(
         given.spec,
         workload=Workload(trace=given.spec.workload.trace, seed=1, start_s=60.0, duration_s=HISTORY_S - 60.0),
     )
     again = Experiment(past, kernel=kernel, build_forecaster=given._build)
-    for setting in tuning_grid("autoscaler"):
+    for setting in few_settings:
         replayed = again.run("autoscaler", overrides=Overrides(setting=setting))
         assert replayed.tuned is None
         if replayed.attained >= replayed.slo.target:
@@ -125,7 +137,7 @@ def test_a_setting_that_rents_one_instance_does_what_busier_ones_do(
         return result
 
     monkeypatch.setattr(Experiment, "run", counted)
-    found = given.tuned("autoscaler", Overrides())
+    found = given.tuned("autoscaler", Overrides(), grid=settings)
 
     assert {(one.launches, one.cost.total, one.attained) for one in every} == {
         (1, every[0].cost.total, every[0].attained)

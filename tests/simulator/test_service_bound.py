@@ -58,7 +58,7 @@ def replayed(chosen: Settings, policy: str, kernels: tuple[Kernel, DeviceKernel]
     return join_runs(replay_service(members, policy, kernels=kernels, overrides=forced), footprint_of(chosen))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @hypothesis.example(models=SMALL, policy="hedged", sharing="any")
 @hypothesis.given(models=zoos(), policy=st.sampled_from(POLICIES), sharing=st.sampled_from(["any", "alone"]))
 def test_no_run_that_keeps_all_objectives_serves_for_less(

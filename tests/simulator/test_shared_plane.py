@@ -85,8 +85,7 @@ def busy_day(kernel: DeviceKernel, dispatch: DispatchPolicy) -> SharedPlane:
     return made
 
 
-@pytest.mark.parametrize("late", Late)
-@pytest.mark.parametrize("factor", [0.98, None])
+@pytest.mark.parametrize(("late", "factor"), [(Late.SERVE, None), (Late.SHED, 0.98)])
 def test_compiled_and_plain_give_the_same_run(
     device_kernel: DeviceKernel, late: Late, factor: float | None
 ) -> None:

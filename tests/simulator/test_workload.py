@@ -29,7 +29,7 @@ SHAPES = st.tuples(
 
 
 @given(shape=SHAPES, seed=st.integers(0, 1000), cuts=st.lists(st.floats(0, 1), max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_chunks_do_not_change_arrivals(shape, seed, cuts):
     values, bin_s = shape
     whole = workload(values, bin_s, seed)
@@ -43,7 +43,7 @@ def test_chunks_do_not_change_arrivals(shape, seed, cuts):
 
 
 @given(shape=SHAPES, seed=st.integers(0, 1000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_arrivals_rise_and_counts_per_second_are_theirs(shape, seed):
     load = workload(*shape, seed)
     seconds = int(np.ceil(load.end_s))
@@ -75,14 +75,6 @@ def test_order_of_calls_does_not_matter():
     assert one.arrivals(10_000.0, 10_100.0).tolist() == late.tolist()
     two.second_counts(0, 14_400)
     assert two.arrivals(10_000.0, 10_100.0).tolist() == late.tolist()
-
-
-def test_the_same_seed_gives_the_same_arrivals_and_another_does_not():
-    def drawn(seed):
-        return workload([5.5] * 50, seed=seed).arrivals(0, 50).tolist()
-
-    assert drawn(3) == drawn(3)
-    assert drawn(3) != drawn(4)
 
 
 def test_what_a_caller_does_to_its_arrivals_changes_no_others():
@@ -177,16 +169,11 @@ def test_blocks_shrink_with_the_rate_so_that_memory_does_not_grow():
     assert len(load._kept) <= 2
 
 
-def test_five_days_of_history_are_7200_minutes():
-    load = workload(np.full(5 * 86_400, 65.5))
-    assert len(load.history(432_000.0, 7200)) == 7200
-
-
 SIZES = size_distribution("test", {1: 0.2, 7: 0.5, 30: 0.3})
 
 
 @given(shape=SHAPES, seed=st.integers(0, 1000), cuts=st.lists(st.floats(0, 1), max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_each_arrival_keeps_its_size_however_calls_are_chunked(shape, seed, cuts):
     load, plain = workload(*shape, seed, sizes=SIZES), workload(*shape, seed)
     length_s = load.end_s
