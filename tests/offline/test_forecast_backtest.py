@@ -97,15 +97,6 @@ def test_the_document_has_what_is_promised_and_the_scores_are_right(ramp):
     }  # fmt: skip
 
 
-def test_a_perfect_forecast_has_no_loss_at_any_lead(ramp):
-    (run,) = runs(ramp(*BACKTEST, "--predictor", "oracle", "--json"))
-
-    assert (run["wql"], run["wape"]) == (0, 0)
-    assert [item["lead_min"] for item in run["by_lead"]] == list(range(1, 61))
-    assert run["coverage"]["0.5"] == 1
-    assert run["by_lead"][30]["wql"] is None  # no target so far ahead lies within the span
-
-
 def test_a_class_of_ones_own_is_scored_with_its_quantiles_and_its_card(ramp):
     given = ["--predictor", "mine.py:Bands,last-value", "--lead-min", "1"]
 

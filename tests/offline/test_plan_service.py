@@ -10,19 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.acceptance.zoo import ZooModel, write_zoo
+from scripts.acceptance.zoo import write_zoo
 from tests.command_line import Mark
+from tests.offline.test_shared_instances import MODELS, _zoo
 
-MODELS = [
-    ZooModel("a", latency_ms=40.0, peak_rps=8.0, peak_hour=6.0),
-    ZooModel("b", latency_ms=20.0, peak_rps=12.0, peak_hour=18.0),
-    ZooModel("c", latency_ms=60.0, peak_rps=6.0, peak_hour=12.0),
-]
-
-
-@pytest.fixture(autouse=True)
-def _zoo(mark: Mark) -> None:
-    write_zoo(Path("zoo"), MODELS, seed=1)
+__all__ = ["_zoo"]
 
 
 def change(**settings: Any) -> None:

@@ -29,11 +29,15 @@ def _zoo(mark: Mark) -> None:
     write_zoo(Path("zoo"), MODELS, seed=1)
 
 
-def simulate(mark: Mark, *arguments: str, **settings: Any) -> dict[str, Any]:
-    """Half an hour of the zoo, with these settings beside; those of a model by its name."""
+HOURS = 0.25
+"""So long are the replays."""
+
+
+def simulate(mark: Mark, *arguments: str, hours: float = HOURS, **settings: Any) -> dict[str, Any]:
+    """The zoo, with these settings beside; those of a model by its name."""
     file = Path("zoo/service.yaml")
     given = yaml.safe_load(file.read_text())
-    given["trace"]["duration_s"] = 1800
+    given["trace"]["duration_s"] = round(3600 * hours)
     for model in given["service"]["serve"]:
         model.update(settings.pop(model["model"], {}))
     file.write_text(yaml.safe_dump(given | settings))
@@ -98,10 +102,10 @@ def test_commitments_of_the_account_are_paid_and_used_once(mark: Mark) -> None:
     said = simulate(mark, "--policy", "hedged,fleet-per-model", account={"commitments": "owned.json"})
 
     shared, apart = said["runs"]
-    assert shared["hosts_usd"] > 0.5 * 0.085  # half an hour of the c5.large that they share
+    assert shared["hosts_usd"] > HOURS * 0.085  # of the c5.large that they share
     assert apart["instances_rented"] == pytest.approx(2.0, abs=0.01), "three models, and two that are paid for"
     for run in said["runs"]:
-        paid_usd = 2 * 0.5 * 0.05  # for half an hour, whoever uses them; less than a minute is billed as one
+        paid_usd = 2 * HOURS * 0.05  # whoever uses them; less than a minute is billed as one
         assert run["commitments_usd"] == pytest.approx(paid_usd - run["cost_usd"]["instances"], abs=2e-3)
         own = sum(model["cost_usd"]["total"] for model in run["models"])
         parts = own + run["hosts_usd"] + run["around_usd"] + run["commitments_usd"]
@@ -120,8 +124,8 @@ def test_a_type_that_is_paid_for_draws_the_models_to_it(mark: Mark, simulated: d
     for run, kind in ((listed, "c5.large"), (paid, "c5.xlarge")):
         assert [one["offering"] for one in run["shared"]] == [f"{kind}:on-demand"]
         assert min(shares(run).values()) > 0.9
-    beside = paid["cost_usd"]["total"] - 2 * 0.5 * 0.1  # what half an hour costs beside the reservations
-    assert beside < listed["cost_usd"]["total"] - 0.5 * 0.085 + 2e-3
+    beside = paid["cost_usd"]["total"] - 2 * HOURS * 0.1  # what it costs beside the reservations
+    assert beside < listed["cost_usd"]["total"] - HOURS * 0.085 + 2e-3
     planned = json.loads(mark("plan", "--config", "zoo/service.yaml", "--json").out)
     assert planned["commitments"]["covered_usd_per_hour"] == pytest.approx(0.17)
 
@@ -145,7 +149,7 @@ def test_who_sits_where_and_why_is_explained(mark: Mark) -> None:
     assert shared["busy_peak"] <= shared["busy_if_together"]
     alone = {load["model"]: load["usd_per_hour_alone"] for load in placement["loads"]}
     assert all(tenant["usd_per_hour"] < alone[tenant["model"]] for tenant in shared["tenants"])
-    assert explained(mark, "--at", "20")["placements"] == [placement]
+    assert explained(mark, "--at", "10")["placements"] == [placement]
     of_one = explained(mark, "--model", "b")
     assert (of_one["model"], of_one["reproduces"]) == ("b", True)
     assert of_one["placements"] == [placement]
@@ -210,7 +214,7 @@ def test_who_shares_with_nobody_shares_nothing(mark: Mark) -> None:
 
 def test_a_lost_shared_instance_is_replaced(mark: Mark) -> None:
     faults = {"interrupts": [{"at_min": 5, "share": 1.0}]}
-    (run,) = simulate(mark, "--policy", "hedged", market="spot", faults=faults)["runs"]
+    (run,) = simulate(mark, "--policy", "hedged", hours=0.5, market="spot", faults=faults)["runs"]
     lost, found = run["shared"]
     assert lost["from_s"] == 0.0
     assert 300.0 <= found["from_s"] < lost["to_s"] <= 480.0, "the notice is of two minutes"
@@ -241,7 +245,7 @@ def test_a_refused_shared_instance_leaves_its_models_to_lambda_and_other_types(m
 
 
 def test_pods_of_several_models_are_on_common_nodes_which_the_service_pays(mark: Mark) -> None:
-    said = simulate(mark, "--policy", "kubernetes-packed", trace={"start_s": 600, "duration_s": 1800})
+    said = simulate(mark, "--policy", "kubernetes-packed", trace={"start_s": 600, "duration_s": 900})
     (run,) = said["runs"]
     assert min(shares(run).values()) > 0.95
     assert {model["instances_rented"] for model in run["models"]} == {0.0}

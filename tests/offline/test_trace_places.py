@@ -73,15 +73,6 @@ def test_import_keeps_long_bins_and_warns(mark):
     assert read_trace("load.csv").rates_rps.tolist() == [20, 22, 24, 22]
 
 
-@pytest.mark.parametrize("command", [["trace", "describe"], ["simulate", "--model", "inception-v3", "--trace"]])
-def test_an_unknown_format_is_one_line_and_status_2(mark, command):
-    Path("notes.txt").write_text("May 1 10:00:00 host app: GET /\n")
-    answer = mark(*command, "notes.txt")
-    assert answer.status == 2
-    assert answer.err.count("\n") == 1
-    assert "notes.txt, line 1: 'May 1 10:00:00 host app: GET /' is in no known format; MArk reads" in answer.err
-
-
 def test_a_settings_file_says_how_its_trace_is_read(mark):
     Path("logs").mkdir()
     Path("logs/a.log").write_text(
