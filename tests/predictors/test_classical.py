@@ -56,11 +56,11 @@ def expert(name: str, cache: Path, series: Series = DAYS) -> Expert:
 @pytest.mark.parametrize("name", CLASSICAL)
 def test_quantiles_rise_and_following_gives_what_a_fresh_one_gives(name, cache):
     follower = expert(name, cache)
-    for end in range(LEARNED, LEARNED + 20):
+    for end in range(LEARNED, LEARNED + 8):
         found = follower.forecast(until(DAYS, end), np.array([end]), 60)
 
     np.testing.assert_array_equal(
-        found, expert(name, cache).forecast(until(DAYS, LEARNED + 19), np.array([LEARNED + 19]), 60)
+        found, expert(name, cache).forecast(until(DAYS, LEARNED + 7), np.array([LEARNED + 7]), 60)
     )
     assert found.shape == (1, 60, len(LEVELS))
     assert np.isfinite(found).all()
@@ -87,7 +87,7 @@ def test_units_of_another_length(name, unit_s):
     other.rates[end:] = 1e4
     found = classical_expert(name, Series(rates=series.rates[:end], start_at=0.0, unit_s=unit_s))
     assert found is not None
-    ends = np.arange(end - 30, end + 1)
+    ends = np.arange(end - 8, end + 1)
 
     rows = found.forecast(other, ends, 60)
 
@@ -200,7 +200,7 @@ def test_every_name_is_a_forecaster_with_quantiles(name):
 
 
 @pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("units", [0, 1, 30, 90, DAY])
+@pytest.mark.parametrize("units", [0, 1, 30, DAY])
 def test_any_length_of_history_gives_a_sane_forecast(name, units):
     history = demand(until(DAYS, units))
     forecaster = load_forecaster(name)(ForecasterSetup(history=history, seed=1))

@@ -192,18 +192,6 @@ def test_any_load_gives_quantiles_that_rise_and_scale_with_it(seed, end, scale, 
     np.testing.assert_allclose(scaled, scale * once, rtol=1e-5, atol=1e-6 * scale * rates.max())
 
 
-def test_following_the_series_gives_what_a_fresh_one_gives_when_the_oldest_units_are_forgotten():
-    series = bursting(at_random(10), 10 * DAY)
-    follower = ClockBursts()
-    for end in range(9 * DAY + 50, 9 * DAY + 70):
-        shown = until(series, end)
-        shown = Series(rates=shown.rates[end - 8 * DAY :], start_at=60.0 * (end - 8 * DAY))
-        followed = follower.forecast(shown, np.array([8 * DAY]), 60)
-
-    np.testing.assert_array_equal(followed, ClockBursts().forecast(shown, np.array([8 * DAY]), 60))
-    np.testing.assert_array_equal(followed[0], asked(until(series, end), end))
-
-
 @pytest.mark.parametrize("units", [0, 1, 30, 200, 2 * DAY])
 def test_as_a_forecaster_it_answers_with_any_history(units):
     rates = tuple(bursting(by_clock(3), 3 * DAY).rates[:units].tolist())

@@ -77,17 +77,3 @@ def test_a_level_moves_only_as_far_as_its_tolerance_asks():
         else:
             assert (seen <= place).mean() == pytest.approx(level + np.sign(before - level) * margin, abs=1e-3)
     assert 0 < sum(place == k for place, k in zip(wanted, OWN, strict=True)) < len(LEVELS)
-
-
-def test_a_forecast_that_is_too_narrow_gets_wider():
-    rng = np.random.default_rng(2)
-    spread = np.array([-1.28, -0.67, 0.0, 0.67, 1.28, 1.64, 2.33])
-    narrow = 100.0 + 5.0 * spread
-    actual = 100.0 + 10.0 * rng.standard_normal(5_000)
-
-    wanted = calibrated_pit(
-        pit_values(np.broadcast_to(narrow, (5_000, len(LEVELS))), actual), strength=1.0, tolerance=0.0
-    )
-    read = read_at(narrow[None], wanted[None])[0]
-
-    np.testing.assert_allclose(read[1:6], 100.0 + 10.0 * spread[1:6], atol=1.5)

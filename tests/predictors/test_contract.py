@@ -58,16 +58,11 @@ def assert_sane(forecast: Forecast, history: Demand, horizon: int) -> None:
     assert all(top >= mean for top, mean in zip(forecast.max_at(0.5), means(forecast), strict=True))
 
 
-@pytest.mark.parametrize("units", [1, 2, 59, 60, 61, 1439, 1440, 1441, 1640])
-def test_forecast_is_sane_with_any_length_of_history(forecaster, units):
+@pytest.mark.parametrize(("units", "horizon"), [(1, 60), (59, 1), (60, 60), (1439, 90), (1441, 60), (1640, 90)])
+def test_forecast_is_sane_with_any_length_of_history(forecaster, units, horizon):
     history = first_units(DAYS, units)
 
-    assert_sane(forecaster.forecast(history, HORIZON), history, HORIZON)
-
-
-@pytest.mark.parametrize("horizon", [1, 5, 60, 90])
-def test_horizon_is_what_was_asked_for(forecaster, horizon):
-    assert_sane(forecaster.forecast(HISTORY, horizon), HISTORY, horizon)
+    assert_sane(forecaster.forecast(history, horizon), history, horizon)
 
 
 def test_empty_history_gives_zeros_and_says_so(name, forecaster):

@@ -23,7 +23,7 @@ from mark.predictors.lstm.quantile.training import train_quantiles
 from mark.predictors.mixture.scores import pinball, targets
 from tests.predictors.series import DAY, noisy_days
 
-TINY = QuantileSettings(hidden=8, width=8, epochs=2, least_batches=1, share=0.2, seeds=1)
+TINY = QuantileSettings(hidden=8, width=8, epochs=1, least_batches=1, share=0.2, seeds=1)
 
 
 def daily(days: float, *, seed: int = 1) -> Series:
@@ -65,7 +65,7 @@ def test_it_learns_a_day_and_what_runs_by_the_clock():
 
 
 def test_forward_pass_agrees_with_torch():
-    settings = replace(TINY, epochs=1)
+    settings = TINY
     networks: list[training.QuantileNetwork] = []
     made = training.weights_of
 
@@ -159,15 +159,14 @@ def test_torch_is_found_again_as_it_was():
     expected = torch.rand(3)
     torch.manual_seed(5)
 
-    train_quantiles(daily(1), replace(TINY, epochs=1), seed=1)
+    train_quantiles(daily(1), TINY, seed=1)
 
     assert torch.equal(torch.rand(3), expected)
     assert torch.get_num_threads() == threads
 
 
-@pytest.mark.parametrize("interrupted_after", [1, 2])
-def test_interrupted_training_goes_on_and_ends_at_the_same_weights(tmp_path, interrupted_after):
-    settings = replace(TINY, epochs=3, seeds=2)
+def test_interrupted_training_goes_on_and_ends_at_the_same_weights(tmp_path):
+    settings, interrupted_after = replace(TINY, epochs=3, seeds=2), 2
     whole = fit_lstm(SERIES, settings, kind="mean", seed=1)
     told: list[float] = []
 
@@ -209,7 +208,7 @@ def test_what_was_learned_is_cached_with_a_card(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("series", "settings"),
-    [(daily(2.3, seed=2), TINY), (SERIES, replace(TINY, epochs=1)), (replace(SERIES, start_at=60.0), TINY)],
+    [(daily(2.3, seed=2), TINY), (SERIES, replace(TINY, epochs=2)), (replace(SERIES, start_at=60.0), TINY)],
     ids=["history", "settings", "time"],
 )
 def test_other_inputs_are_learned_anew(tmp_path, series, settings):
@@ -219,17 +218,13 @@ def test_other_inputs_are_learned_anew(tmp_path, series, settings):
     assert len(list(tmp_path.glob("*.npz"))) == 2
 
 
-@pytest.mark.parametrize("damage", ["empty", "truncated", "text", "other arrays", "nan"])
-def test_damaged_weights_are_learned_again(tmp_path, damage):
-    first = fit_lstm(SERIES, TINY, kind="mean", seed=1, cache_dir=tmp_path)
+@pytest.mark.parametrize("damage", ["truncated", "other arrays", "nan"])
+def test_damaged_weights_are_learned_again(tmp_path, tiny, damage):
+    fit_lstm(SERIES, TINY, kind="mean", seed=1, cache_dir=tmp_path)
     (path,) = tmp_path.glob("*.npz")
     match damage:
-        case "empty":
-            path.write_bytes(b"")
         case "truncated":
             path.write_bytes(path.read_bytes()[:5000])
-        case "text":
-            path.write_text("no weights here")
         case "other arrays":
             np.savez(path, w_step=np.zeros(3))
         case "nan":
@@ -239,14 +234,14 @@ def test_damaged_weights_are_learned_again(tmp_path, damage):
 
     again = fit_lstm(SERIES, TINY, kind="mean", seed=1, cache_dir=tmp_path)
 
-    np.testing.assert_array_equal(answers(again), answers(first))
+    np.testing.assert_array_equal(answers(again), answers(tiny))
 
 
 def test_a_cache_that_cannot_be_written_costs_a_warning_only(tmp_path):
     (tmp_path / "file").write_text("in the way")
 
     with pytest.warns(UserWarning, match="nothing cached"):
-        expert = fit_lstm(daily(1), replace(TINY, epochs=1), kind="mean", seed=1, cache_dir=tmp_path / "file")
+        expert = fit_lstm(daily(1), TINY, kind="mean", seed=1, cache_dir=tmp_path / "file")
 
     assert np.isfinite(answers(expert, ends=(1600,))).all()
 

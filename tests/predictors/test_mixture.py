@@ -152,7 +152,7 @@ def test_only_what_ended_counts():
     np.testing.assert_array_equal(known, other)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     start=st.integers(1, 900),
     steps=st.lists(st.integers(1, 30), min_size=1, max_size=8),
