@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,18 +35,6 @@ def variant_kernel() -> VariantKernel:
     return compiled_variant_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
 
 
-@pytest.fixture(scope="session")
-def context(kernel: Kernel) -> StudyContext:
-    return StudyContext(
-        kernel=kernel,
-        central_kernel=central_kernel,
-        variant_kernel=variant_kernel,
-        build_forecaster=untrained,
-        cache_dir=None,
-        seed=0,
-    )
-
-
 class Steady:
     """What an LSTM of a calm day forecasts: that day's load, whatever comes."""
 
@@ -66,13 +55,22 @@ def steady(name: str, setup: ForecasterSetup) -> Forecaster:
     return Steady(setup) if name.startswith("lstm") else build_forecaster(name, setup)
 
 
-@pytest.fixture(scope="session")
-def calm_context(kernel: Kernel) -> StudyContext:
+def made(kernel: Kernel, build: Callable[[str, ForecasterSetup], Forecaster]) -> StudyContext:
     return StudyContext(
         kernel=kernel,
         central_kernel=central_kernel,
         variant_kernel=variant_kernel,
-        build_forecaster=steady,
+        build_forecaster=build,
         cache_dir=None,
         seed=0,
     )
+
+
+@pytest.fixture(scope="session")
+def context(kernel: Kernel) -> StudyContext:
+    return made(kernel, untrained)
+
+
+@pytest.fixture(scope="session")
+def calm_context(kernel: Kernel) -> StudyContext:
+    return made(kernel, steady)

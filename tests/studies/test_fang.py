@@ -35,12 +35,12 @@ from mark.studies.study import StudyContext
 from tests.studies.documents import check_study, value
 
 SHORT = Scope(
-    jobs=Jobs(count=1, job_s=60.0),
+    jobs=Jobs(count=1, job_s=30.0),
     seeds=1,
     iterations=2,
-    learned_job_s=20.0,
-    level_jobs=Jobs(count=1, job_s=60.0),
-    tuned_jobs=Jobs(count=1, job_s=20.0),
+    learned_job_s=10.0,
+    level_jobs=Jobs(count=1, job_s=30.0),
+    tuned_jobs=Jobs(count=1, job_s=10.0),
 )
 
 

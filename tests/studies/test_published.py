@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from mark.studies import published
-from mark.studies.fig8 import ARTIFACT_SCALE
 from mark.studies.published import BATCHING, MODELS, ONDEMAND, SAGEMAKER, SPOT, SYSTEMS, TABLE5, TEXT_RATIO
 from tests.tables import rows
 
@@ -60,13 +59,6 @@ def test_batching(published_dir: Path) -> None:
         assert (ours.gpu_wait_ms or "") == (
             float(row["p2_xlarge_w_batch_ms"]) if row["p2_xlarge_w_batch_ms"] else ""
         )
-
-
-def test_scales_of_the_artifact(published_dir: Path) -> None:
-    row = next(row for row in rows(published_dir / "deeprecsys_generators.csv") if "Twitter rate" in str(row))
-    text = " ".join(str(v) for v in row.values())
-    assert "x1.8 (Inception), x0.5 (NASNet, NMT), x3 (LSTM)" in text
-    assert ARTIFACT_SCALE == {"inception-v3": 1.8, "nasnet": 0.5, "lstm-ptb": 3.0, "opennmt-ende": 0.5}
 
 
 def test_every_case_has_a_cost_and_the_one_contradiction_is_kept() -> None:

@@ -24,7 +24,7 @@ from mark.studies.superserve.loads import front_models, superserve_loads
 from mark.studies.superserve.optimum import optimum_rows
 from tests.studies.documents import check_study, value
 
-SHORT = Scope(duration_s=2.0, noises=("none",))
+SHORT = Scope(duration_s=1.0, noises=("none",))
 WAVES = Trace(
     name="waves",
     start_at=0.0,

@@ -48,7 +48,7 @@ def test_rate_is_solved_without_mark(context: StudyContext, monkeypatch: pytest.
         order.append(policy)
         return run(self, "sagemaker" if policy == "mark" else policy)
 
-    parameters = replace(SHORT, models=("lstm-ptb",))
+    parameters = replace(SHORT, models=("lstm-ptb",), duration_s=900.0)
     honest = check_study(mark_table5(context, parameters))
     monkeypatch.setattr(Experiment, "run", only_sagemaker)
     blind = check_study(mark_table5(context, parameters))
