@@ -287,7 +287,7 @@ def test_a_control_of_another_space_is_refused() -> None:
 
 def test_the_same_seed_trains_the_same_weights(tmp_path) -> None:
     def digest(name: str, seed: int) -> bytes:
-        trained = Workshop().train(SmallNet(), name="small-net", target="here", seed=seed, epochs=4)
+        trained = Workshop().train(SmallNet(), name="small-net", target="here", seed=seed, epochs=1)
         trained.save(tmp_path / name)
         return hashlib.sha256((tmp_path / name).read_bytes()).digest()
 

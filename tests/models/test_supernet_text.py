@@ -67,19 +67,6 @@ def test_a_subnet_answers_as_the_same_one_copied_out(elastic: ElasticNetwork, se
     assert len(list(extracted.get_submodule("blocks").children())) == control.depths[0]
 
 
-def test_switching_moves_and_copies_no_weight(elastic: ElasticNetwork) -> None:
-    def places() -> list[int]:
-        return [part.untyped_storage().data_ptr() for part in elastic.network.parameters()]
-
-    before, memory = places(), elastic.memory_bytes()
-    for seed in range(5):
-        elastic.switch(drawn(SPACE, seed))
-        elastic(text(1))
-
-    assert places() == before
-    assert elastic.memory_bytes() == memory == sum(part.nbytes for part in elastic.network.parameters())
-
-
 @given(seeds, st.integers(1, HEADS), st.integers(1, CHANNELS), st.booleans())
 @settings(max_examples=20)
 def test_head_slices_answer_as_torch_s_attention_without_the_other_heads(

@@ -12,7 +12,7 @@ from mark.planner.exact.milp import cheapest_schedule, plan_milp
 from mark.planner.greedy import plan_greedy
 from tests.planner.enumeration import INSTANCES, Enumeration, small_requests
 
-A_FEW = 40
+A_FEW = 20
 
 
 @pytest.mark.parametrize("count", [A_FEW, pytest.param(INSTANCES, marks=pytest.mark.slow)])

@@ -143,15 +143,6 @@ def test_undominated_keeps_the_trade_off() -> None:
     assert undominated([worse, twin, agile, cheap]) == (cheap, agile)
 
 
-def test_a_steady_load_is_rent() -> None:
-    assert reference_usd(inputs([[3]] * 10)) == pytest.approx(10 * 3 * 0.01)
-
-
-def test_a_short_spike_goes_to_lambda() -> None:
-    known = inputs([[0], [0, 0, 0, 0, 0, 5], [0]])
-    assert reference_usd(known) == pytest.approx(5 * 10 * known.shortfall_usd)
-
-
 def test_without_lambda_every_second_is_carried() -> None:
     known = inputs([[0]] * 4 + [[0, 0, 0, 0, 0, 5], [0]], spill_to=None)
     assert reference_usd(known) == pytest.approx(5 * (0.01 + 0.02))

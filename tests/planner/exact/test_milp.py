@@ -214,7 +214,7 @@ def test_large_fleets_are_planned_to_a_small_gap() -> None:
 
 def test_blocks_cost_no_more_than_their_gap_says() -> None:
     agile = offering("agile", rps=25.0, usd_per_hour=0.99, latency_s=0.1, launch_usd=0.001)
-    rates = [40.0 + 35.0 * math.sin(k / 2.0) for k in range(16)]
+    rates = [40.0 + 35.0 * math.sin(k / 2.0) for k in range(12)]
     wanted = request(rates, (SMALL, LARGE, agile), running={S: 2}, lead_units=0)
     exact, quick = cheapest_schedule(wanted, EVERY_UNIT), cheapest_schedule(wanted)
     assert exact.gap < 1e-6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -29,20 +30,18 @@ def share(item: Offering, load_rps: float) -> float:
 
 
 def let_in(servers: int, works_s: float, batch: int, rate: float) -> float:
-    """Share of 10,000 Poisson arrivals that find a place, soon enough, in a batch that begins next."""
+    """Share of 40,000 Poisson arrivals that find a place, soon enough, in a batch that begins next."""
     rng = np.random.default_rng(1)
-    begins, waiting, good = np.zeros(servers), np.zeros(servers, np.int64), 0
-    arrivals = np.cumsum(rng.exponential(1.0 / rate, 10_000))
+    begins, waiting, good = [0.0] * servers, [0] * servers, 0
+    arrivals = np.cumsum(rng.exponential(1.0 / rate, 40_000)).tolist()
     for now in arrivals:
-        begun = begins <= now
-        waiting[begun & (waiting > 0)] = 0
-        free = begun & (begins + works_s <= now)
-        ends = np.where(free, now, np.where(begun, begins + works_s, begins))
-        i = int(np.argmin(np.where(waiting < batch, ends, np.inf)))
+        waiting = [0 if at <= now else count for at, count in zip(begins, waiting, strict=True)]
+        ends = [at if at > now else max(now, at + works_s) for at in begins]
+        i = min(range(servers), key=lambda n: ends[n] if waiting[n] < batch else math.inf)
         if ends[i] + works_s <= now + WITHIN_S and waiting[i] < batch:
             good += 1
+            waiting[i] = 0 if ends[i] == now else waiting[i] + 1
             begins[i] = ends[i]
-            waiting[i] = 0 if free[i] else waiting[i] + 1
     return good / len(arrivals)
 
 
