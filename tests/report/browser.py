@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +77,12 @@ class Look:
 
     def pixels(self) -> np.ndarray:
         """The picture, colours 0..255: shape (height, width, 3)."""
-        return np.round(imread(self.shot)[:, :, :3] * 255).astype(np.int64)
+        return read(self.shot)
+
+
+@cache
+def read(shot: Path) -> np.ndarray:
+    return np.round(imread(shot)[:, :, :3] * 255).astype(np.int64)
 
 
 def look_at(folder: Path, page: str, *, width: int, dark: bool, folded: bool = False) -> Look:

@@ -3,8 +3,8 @@
 import dataclasses
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -13,42 +13,11 @@ import pytest
 from mark.domain.errors import Misconfigured
 from mark.report import page
 from mark.report.page import render_notebook, render_report, write_report
+from mark.report.runs.plots import latency_figure
 from mark.simulator.results import MinuteSeries, SecondSeries
 from tests.report.browser import look_at, needs_browser, seen_by_readers
 from tests.report.fakes import POLICIES, fake_run
-
-VOID = {"meta", "link", "br", "img", "hr", "input"}
-
-
-class Outline(HTMLParser):
-    """Open tags, ids and attributes; complains about a tag that is closed in the wrong order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stack: list[str] = []
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        if tag not in VOID:
-            self.stack.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.stack.pop() == tag
-
-
-@cache
-def rendered(**changed: object) -> str:
-    """A page, drawn once for all that ask."""
-    runs = [fake_run(name, duration_s=900, **changed) for name in POLICIES[:3]]
-    return render_report(runs, title="a day", command="mark simulate --seed 7", assumptions=["prices of 2025"])
-
+from tests.report.outline import outline
 
 ODD: dict[str, object] = {
     "accuracy": 0.975,
@@ -57,21 +26,29 @@ ODD: dict[str, object] = {
     "throttled": 1234,
     "attained": 0.97999,
 }
-"""What a run need not have, all at once: each page takes a second or more to draw."""
+"""What a run need not have, all at once."""
 
 
-def outline(text: str) -> Outline:
-    parser = Outline()
-    parser.feed(text)
-    assert parser.stack == []
-    return parser
+def page_of(policies: Sequence[str], **changed: object) -> str:
+    runs = [fake_run(name, duration_s=900, **changed) for name in policies]
+    return render_report(runs, title="a day", command="mark simulate --seed 7", assumptions=["prices of 2025"])
 
 
-def test_quality_stands_beside_accuracy_and_nowhere_without_variants() -> None:
-    text = rendered(**ODD)
-    outline(text)
-    assert '<th scope="col">quality</th>' in text
-    assert "97.50\N{NO-BREAK SPACE}% of the answers right, quality 0.9714;" in text
+@cache
+def rendered() -> str:
+    """A page of all policies, drawn once for all that ask: each figure takes half a second."""
+    return page_of(POLICIES)
+
+
+@pytest.fixture
+def odd(undrawn: None) -> str:
+    """A page of runs that have all, without figures."""
+    return page_of(POLICIES[:3], **ODD)
+
+
+def test_quality_stands_beside_accuracy_and_nowhere_without_variants(odd: str) -> None:
+    assert '<th scope="col">quality</th>' in odd
+    assert "97.50\N{NO-BREAK SPACE}% of the answers right, quality 0.9714;" in odd
     assert "quality" not in rendered()
 
 
@@ -79,24 +56,24 @@ def test_page_is_self_contained() -> None:
     text = rendered()
     found = outline(text)
     assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
-    assert found.tags.count("svg") == 12
+    assert found.tags.count("svg") == 2 * (3 + len(POLICIES)), "wide and narrow"
     assert "http://" not in text
     assert "https://" not in text
     assert "@import" not in text
     assert set(re.findall(r"url\((.)", text)) <= {"#"}
 
 
-def test_no_line_ends_between_a_number_and_its_unit() -> None:
-    text = rendered(**ODD)
-    assert "600\xa0ms" in text
-    assert "rests for 15\xa0min in 2 places" in text
-    assert "&lt;b&gt;5\xa0s&lt;/b&gt;" in text
-    prose = re.sub(r"<(svg|pre|style).*?</\1>|<[^>]+>", "", text, flags=re.DOTALL)
+def test_no_line_ends_between_a_number_and_its_unit(odd: str) -> None:
+    assert "600\xa0ms" in odd
+    assert "rests for 15\xa0min in 2 places" in odd
+    assert "&lt;b&gt;5\xa0s&lt;/b&gt;" in odd
+    prose = re.sub(r"<(svg|pre|style).*?</\1>|<[^>]+>", "", odd, flags=re.DOTALL)
     assert not re.findall(r"\d (?:%|USD|ms|s|min)\b", prose)
 
 
 def test_the_latency_axis_has_ticks_around_an_objective_below_a_second() -> None:
-    ticks = {found.replace("\xa0", " ") for found in re.findall(r">(\d+.(?:ms|s))</text>", rendered())}
+    drawn = latency_figure([(name, fake_run(name, duration_s=900)) for name in POLICIES[:3]], prefix="p")
+    ticks = {found.replace("\xa0", " ") for found in re.findall(r">(\d+.(?:ms|s))</text>", drawn)}
     assert {"200 ms", "500 ms", "1 s"} <= ticks
 
 
@@ -121,11 +98,10 @@ def test_page_holds_bill_command_notes_and_headline() -> None:
         assert part in text
 
 
-def test_cold_starts_stand_beside_the_published_rate_and_refusals_of_lambda_are_told() -> None:
-    quiet, throttled = rendered(), rendered(**ODD)
-    assert "0.23 % at most" in " ".join(quiet.split())
-    assert "Lambda refused" not in quiet
-    assert throttled.count("Lambda refused 1,234 calls") == 3
+def test_cold_starts_stand_beside_the_published_rate_and_refusals_of_lambda_are_told(odd: str) -> None:
+    assert "0.23 % at most" in " ".join(rendered().split())
+    assert "Lambda refused" not in rendered()
+    assert odd.count("Lambda refused 1,234 calls") == 3
 
 
 def test_names_are_escaped_everywhere() -> None:
@@ -133,11 +109,16 @@ def test_names_are_escaped_everywhere() -> None:
     minutes = fake_run(duration_s=900).result.minutes
     minutes = dataclasses.replace(minutes, offerings=(evil, *minutes.offerings[1:]))
     runs = [fake_run(evil, duration_s=900, trace=evil, minutes=minutes, notes=(evil,), model=evil)]
-    text, again = (render_report(runs, title=evil, command=evil, assumptions=[evil]) for _ in range(2))
-    assert text == again, "the same runs give the same page"
+    text = render_report(runs, title=evil, command=evil, assumptions=[evil])
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "script" not in outline(text).tags
+
+
+def test_the_same_runs_give_the_same_figures() -> None:
+    first, again = (render_notebook([fake_run()], drawn="cost") for _ in range(2))
+    assert "<svg" in first
+    assert first == again
 
 
 @needs_browser
@@ -151,8 +132,8 @@ def test_the_report_of_a_small_load_is_a_screen_and_a_half(tmp_path: Path) -> No
     assert rendered().count('<details class="fold" open>') == 3
 
 
-def test_a_miss_is_written_out() -> None:
-    assert "97.99\xa0% &lt; 98\xa0%" in rendered(**ODD)
+def test_a_miss_is_written_out(odd: str) -> None:
+    assert "97.99\xa0% &lt; 98\xa0%" in odd
 
 
 def test_empty_run_and_week_are_drawn() -> None:
@@ -177,6 +158,7 @@ def test_page_of_seven_policies_over_a_day_stays_below_3_mb(tmp_path: Path) -> N
     assert written.stat().st_size < 3_000_000
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_report_and_document_are_written_whole(tmp_path: Path) -> None:
     written = write_report(tmp_path / "new", [fake_run(duration_s=120)], title="t", command="c")
     assert written == tmp_path / "new" / "report.html"
@@ -191,6 +173,7 @@ def test_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert str(caught.value).endswith("file is not a folder; name another --out")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_full_disk_keeps_the_old_report_and_the_new_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,17 +192,10 @@ def test_full_disk_keeps_the_old_report_and_the_new_figures(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "runs.json"]
 
 
-@cache
-def of_all_policies() -> str:
-    runs = [fake_run(name, duration_s=900) for name in POLICIES]
-    command = "mark simulate --seed 7 --policy all"
-    return render_report(runs, title="a day", command=command, assumptions=["prices"])
-
-
 @needs_browser
 @seen_by_readers
 def test_everything_in_the_report_can_be_read(tmp_path: Path, width: int, dark: bool) -> None:
-    look = look_at(tmp_path, of_all_policies(), width=width, dark=dark)
+    look = look_at(tmp_path, rendered(), width=width, dark=dark)
     look.check(dark=dark)
     look.check_drawn(colours=200)
     assert look.width == width
@@ -227,18 +203,21 @@ def test_everything_in_the_report_can_be_read(tmp_path: Path, width: int, dark: 
     assert in_their_boxes == ({"Comparison of the policies"} if width == 400 else set())
 
 
+@cache
+def shown_in_a_notebook() -> str:
+    runs = [fake_run(policy) for policy in POLICIES]
+    return render_notebook(runs) + render_notebook(runs, drawn="cost") + render_notebook(runs, drawn="load")
+
+
 @needs_browser
 @seen_by_readers
 def test_in_a_notebook_it_can_be_read_and_leaves_the_page_alone(tmp_path: Path, width: int, dark: bool) -> None:
-    runs = [fake_run(policy) for policy in POLICIES]
-    parts = (render_notebook(runs), render_notebook(runs, drawn="cost"), render_notebook(runs, drawn="load"))
     page = '<!doctype html><meta name="color-scheme" content="light dark"><body style="margin:0">'
     jupyters = (
         "<style>.jupyter table { table-layout: fixed; margin: auto; } .jupyter td { text-align: right; }</style>"
     )
-    look = look_at(
-        tmp_path, f'{page}{jupyters}<div class="jupyter">{"".join(parts)}</div>', width=width, dark=dark
+    shown = shown_in_a_notebook()
+    look_at(tmp_path, f'{page}{jupyters}<div class="jupyter">{shown}</div>', width=width, dark=dark).check(
+        dark=dark
     )
-
-    look.check(dark=dark)
-    assert not any(re.search(r"<a |<img|<script|https?:", part) for part in parts)
+    assert not re.search(r"<a |<img|<script|https?:", shown)

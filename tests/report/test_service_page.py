@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 from mark.domain.billing.costs import CostUsd
 from mark.domain.models.objective import Slo
@@ -79,6 +82,7 @@ def test_the_part_of_the_total_that_is_in_no_row_is_named() -> None:
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_picture_keeps_the_instances_that_ran_longest() -> None:
     many = [shared(number, from_s=30.0 * number, to_s=DURATION_S) for number in range(MOST_LANES)]
     assert pictured(many) == tuple(many[: MOST_LANES // 3])
@@ -87,11 +91,22 @@ def test_the_picture_keeps_the_instances_that_ran_longest() -> None:
     assert f"{MOST_LANES - MOST_INSTANCES} more</th>" in page
 
 
+@cache
+def report() -> str:
+    runs = [HEDGED, run("lambda-only", hosts=0.0, hosts_usd=0.0, around_usd=0.0)]
+    return render_service_report(runs, command="mark simulate --config service.yaml")
+
+
+@cache
+def notebook() -> str:
+    runs = (HEDGED, replace(HEDGED, policy="fleet-per-model", commitments_usd=-10 * USD_A_MONTH))
+    return render_service_notebook(runs, drawn=True)
+
+
 @needs_browser
 @seen_by_readers
 def test_everything_on_the_page_can_be_read(tmp_path: Path, width: int, dark: bool) -> None:
-    runs = [HEDGED, run("lambda-only", hosts=0.0, hosts_usd=0.0, around_usd=0.0)]
-    page = render_service_report(runs, command="mark simulate --config service.yaml")
+    page = report()
     assert "Run Lambda alone" in page.replace("\N{NO-BREAK SPACE}", " ")
     assert "`" not in page
     look = look_at(tmp_path, page, width=width, dark=dark)
@@ -102,6 +117,7 @@ def test_everything_on_the_page_can_be_read(tmp_path: Path, width: int, dark: bo
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_live_service_stands_beside_its_replay_and_is_nowhere_without_one() -> None:
     live = ServiceComparison(
         total_usd=(1.5, 1.25), parts_usd={}, attained={"<a>": (0.97, 1.0)}, placed=(((), ()),)
@@ -115,8 +131,7 @@ def test_a_live_service_stands_beside_its_replay_and_is_nowhere_without_one() ->
 @needs_browser
 @seen_by_readers
 def test_what_each_policy_cost_can_be_read_in_a_notebook(tmp_path: Path, width: int, dark: bool) -> None:
-    runs = (HEDGED, replace(HEDGED, policy="fleet-per-model", commitments_usd=-10 * USD_A_MONTH))
-    drawn = render_service_notebook(runs, drawn=True)
+    drawn = notebook()
     page = '<!doctype html><meta name="color-scheme" content="light dark"><body style="margin:0">'
 
     look_at(tmp_path, page + drawn, width=width, dark=dark).check(dark=dark)

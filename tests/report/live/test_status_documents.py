@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.billing.spending import SpendingLimit
@@ -79,6 +79,7 @@ def drawn(hint: Any) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_what_is_written_is_read_again(codec: StatusCodec[Any], data: st.DataObject) -> None:
     document = data.draw(drawn(codec.kind))
