@@ -14,6 +14,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path, PurePosixPath
 
@@ -73,9 +74,15 @@ def target_of(runtime: str, machine: str = "x86_64") -> BuildTarget:
     return BuildTarget(python=(int(major), int(minor)), glibc=RUNTIMES[runtime], machine=machine)
 
 
+@cache
+def _packages() -> Mapping[str, list[str]]:
+    """Distributions by top-level module. Read once: that takes a second, and each function's bundle asks."""
+    return packages_distributions()
+
+
 def needed(modules: Iterable[str], target: BuildTarget) -> dict[str, Distribution]:
     """The distributions of these top-level modules and of all that they require there, by name."""
-    of_module = packages_distributions()
+    of_module = _packages()
     found: dict[str, Distribution] = {}
     waiting = sorted({name for module in modules for name in of_module.get(module, [module])})
     marked = {
