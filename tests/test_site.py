@@ -86,14 +86,14 @@ def house(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_site_builds_without_a_warning_and_would_see_a_broken_link(house: Path) -> None:
-    done = built(house)
-    assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
-    assert (house / "out" / "site" / "index.html").is_file()
-
+def test_the_site_builds_and_warns_of_broken_links_alone(house: Path) -> None:
+    """Three are put in: whatever else is warned of is wrong on our pages."""
     with (house / "docs" / "live.md").open("a") as page:
         page.write("\n[nowhere](nowhere.md), [none](cli.md#none)\n")
     (house / "docs" / "orphan.md").write_text("# In no navigation\n")
-    again = built(house)
-    assert again.returncode == 1
-    assert all(name in again.stderr for name in ("nowhere.md", "#none", "orphan.md"))
+    done = built(house)
+    assert done.returncode == 1
+    assert (house / "out" / "site" / "index.html").is_file()
+    warned = [line for line in done.stderr.splitlines() if "WARNING" in line]
+    assert len(warned) == 3, done.stderr
+    assert all(name in done.stderr for name in ("nowhere.md", "#none", "orphan.md"))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
-import sys
 from contextvars import copy_context
 
 import pytest
 
 from mark.cli.commands import ROWS
+from mark.cli.main import main
 from mark.report.terminal import show_json, show_json_error
 from scripts.docs import commands, example_lines
-from tests.waiting import PATIENCE_S
 
 COMMANDS = dict(commands())
 PANELS = ("Serve on this machine", "Replay traffic", "Forecast", "Deploy to AWS", "Inspect")
@@ -72,18 +69,14 @@ def test_an_example_over_several_lines_is_what_a_shell_reads(mark):
         ("mark chaos thr", ["throttle"]),
     ],
 )
-def test_the_shell_completes_names(line, found):
-    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_MARK_COMPLETE": "complete_bash"}
-    done = subprocess.run(
-        [sys.executable, "-c", "from mark.cli.main import main; main([])"],
-        env={**os.environ, **words},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+def test_the_shell_completes_names(line, found, monkeypatch, capsys):
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    monkeypatch.setenv("_MARK_COMPLETE", "complete_bash")
+    with pytest.raises(SystemExit):
+        main([])
 
-    assert done.stdout.split() == found, done.stderr
+    assert capsys.readouterr().out.split() == found
 
 
 def test_an_error_after_a_document_adds_none(capsys):
