@@ -14,7 +14,9 @@ from urllib.parse import parse_qs
 from weakref import WeakKeyDictionary
 
 from botocore.awsrequest import AWSResponse
+from moto.core import DEFAULT_ACCOUNT_ID as MOTO_ACCOUNT
 from moto.core.models import botocore_stubber
+from moto.ec2.models import ec2_backends
 
 from mark.aws import provision
 from mark.aws.ec2.fleet import Ec2Cloud
@@ -224,12 +226,28 @@ def scene(
 
 
 def set_up_of_instances(there: Aws, setup: ServiceSetup) -> ServiceResources:
-    """Of all that `set_up` makes, launch templates and queues: functions and the like take most of its calls."""
+    """Of all that `set_up` makes, launch templates and queues: functions and the like take most of its calls.
+
+    Templates are made once a process: moto, which forgets them with each test, gets them back.
+    """
     nothing = dict.fromkeys(("_make_functions", "make_alarm", "make_bucket"), lambda *_, **__: None)
+    if _templates:
+        nothing["_make_template"] = lambda *_, **__: None
     with patch.multiple(
         provision, _make_rule=lambda *_: "arn:aws:events:us-east-1:123456789012:rule/r", **nothing
     ):
-        return set_up(there, setup)
+        made = set_up(there, setup)
+    known = vars(ec2_backends[MOTO_ACCOUNT]["us-east-1"])
+    if not _templates:
+        _templates.update({name: dict(known[name]) for name in LAUNCH_TEMPLATES})
+    for name, kept in _templates.items():
+        known[name].update(kept)
+    return made
+
+
+LAUNCH_TEMPLATES = ("launch_templates", "launch_template_name_to_ids")
+"""Where moto keeps them."""
+_templates: dict[str, dict[str, Any]] = {}
 
 
 class Wire:

@@ -1,9 +1,9 @@
 """The fault matrix: each call that we make x each error code that AWS documents for it.
 
-Every pair is an error of ours with a remedy (`test_errors.py` has the meanings). Every pair of a call that the
-service's processes make goes besides through the code that makes it, which raises nothing but what its caller
-expects, and says what happened: a fact, an answer, or a line in the log. No AWS is there: each client is answered
-before its call is sent.
+Every pair is an error of ours with a remedy (`test_errors.py` has the meanings). Pairs of each kind, and in slow
+tests all, of a call that the service's processes make go besides through the code that makes it, which raises
+nothing but what its caller expects, and says what happened: a fact, an answer, or a line in the log. No AWS is
+there: each client is answered before its call is sent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
@@ -93,6 +93,7 @@ that nobody paused the service."""
 HISTORY = Demand(end_at=0.0, mean_rps=(30.0,), max_rps=(30.0,))
 TRAINING = TrainingOrder(forecaster="mixture", history=HISTORY, seed=0, version="1")
 LEASE = Lease(holder="a", epoch=1, ttl_s=10.0)
+Codes = Callable[[str, str], Iterable[tuple[str, int]]]
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,25 @@ def test_each_code_of_each_call_is_an_error_of_ours_with_a_remedy(capsys: pytest
     assert min(len(documented(*call)) for call in CALLS) >= 16  # what every service may answer
 
 
+def kinds(service: str, action: str) -> list[tuple[str, int]]:
+    """Of the codes that are treated alike, one; those that mean something else all."""
+    codes = documented(service, action)
+    alike = {(family_of(code, status), cause_of(code), status): (code, status) for code, status in codes}
+    return [*alike.values(), *(one for one in codes if one[0] in MEANT)]
+
+
+every_code = pytest.mark.parametrize(
+    "codes_of", [kinds, pytest.param(documented, marks=pytest.mark.slow)], ids=["a kind", "all"]
+)
+
+
+@every_code
 @pytest.mark.parametrize(("service", "action"), LIVE)
 def test_each_code_of_a_live_call_passes_through_the_code_that_makes_it(
-    sky: Sky, service: str, action: str, caplog: pytest.LogCaptureFixture
+    sky: Sky, service: str, action: str, codes_of: Codes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    for code, status in documented(service, action):
+    for code, status in codes_of(service, action):
         caplog.clear()
         REPORTED_AT.clear()
         sky.stand_in.asked.clear()
@@ -169,15 +183,13 @@ def test_each_code_in_an_answer_of_ec2_fleet_is_a_fact_with_type_market_zone_and
         assert told == (ON_DEMAND.name, "us-east-1a", expected, code, 2)
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["a kind", "all"])
+@every_code
 @pytest.mark.parametrize("action", ["CreateFleet", "StartInstances", "StopInstances", "TerminateInstances"])
 def test_a_journal_whose_last_tick_holds_the_failing_order_is_recovered_and_ticks_go_on(
-    sky: Sky, action: str, every: bool
+    sky: Sky, action: str, codes_of: Codes
 ) -> None:
     """As controllers that take over, one after another: each submits what the one before it left."""
-    codes = documented("ec2", action)
-    kinds = {(cause_of(code), status): (code, status) for code, status in codes}
-    for code, status in codes if every else kinds.values():
+    for code, status in codes_of("ec2", action):
         sky.stand_in.refuse("ec2", action, code, status)
         lines = journal_with(ORDERS)
         for start_at in (120.0, 240.0):

@@ -14,7 +14,7 @@ import pytest
 from mark.aws.archive import bucket_name, figures_key, journal_key, put_object, report_key
 from mark.aws.functions.management import pack
 from mark.aws.names import name_of
-from mark.aws.provision import set_up, tear_down
+from mark.aws.provision import ServiceResources, set_up, tear_down
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet.instances import Role
@@ -69,6 +69,42 @@ def test_it_is_made_once_and_asking_again_changes_nothing(there: Aws) -> None:
             "mark:service": "shop",
             "mark:owner": "mark",
         }
+    instances_are_told_where_they_belong(there, first)
+    what_ec2_says_comes_to_the_interruption_function(there, first)
+
+
+def instances_are_told_where_they_belong(there: Aws, made: ServiceResources) -> None:
+    [version] = there.ec2.describe_launch_template_versions(
+        LaunchTemplateName=made.templates[Role.SERVING, "amd64"]
+    )["LaunchTemplateVersions"]
+    data = version["LaunchTemplateData"]
+
+    assert json.loads(base64.b64decode(data["UserData"])) == {"service": "shop", "store_url": "redis://x"}
+    assert data["ImageId"] == IMAGE
+    assert data["MetadataOptions"]["HttpTokens"] == "required"
+    assert data["MetadataOptions"]["InstanceMetadataTags"] == "enabled"
+
+
+def what_ec2_says_comes_to_the_interruption_function(there: Aws, made: ServiceResources) -> None:
+    [arn] = there.sqs.get_queue_attributes(QueueUrl=made.raw_url, AttributeNames=["QueueArn"])[
+        "Attributes"
+    ].values()
+    heard = []
+    for rule in there.events.list_rules()["Rules"]:
+        pattern = json.loads(rule["EventPattern"])
+        assert pattern["source"] == ["aws.ec2"]
+        heard += pattern["detail-type"]
+        assert [t["Arn"] for t in there.events.list_targets_by_rule(Rule=rule["Name"])["Targets"]] == [arn]
+    assert sorted(heard) == sorted([SPOT, REBALANCE, STATE])
+    [mapping] = there.lambda_.list_event_source_mappings()["EventSourceMappings"]
+    assert mapping["EventSourceArn"] == arn
+    assert mapping["FunctionArn"].endswith("mark-shop-interruption")
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    function = there.lambda_.get_function_configuration(FunctionName="mark-shop-interruption")
+    assert function["Environment"]["Variables"]["EVENTS_QUEUE_URL"] == made.events_url
+    attributes = there.sqs.get_queue_attributes(QueueUrl=made.raw_url, AttributeNames=["All"])["Attributes"]
+    assert json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"].endswith("mark-shop-raw-dead")
+    assert int(attributes["VisibilityTimeout"]) >= 6 * function["Timeout"]
 
 
 def test_a_report_is_mailed_on_its_schedule_as_long_as_one_is_asked_for(there: Aws) -> None:
@@ -130,42 +166,6 @@ def test_names_in_the_bucket_sort_by_time() -> None:
     assert report_key("shop", at) == "reports/shop/2026-11-21.html"
 
 
-def test_instances_are_told_where_they_belong(there: Aws) -> None:
-    made = set_up(there, service())
-    [version] = there.ec2.describe_launch_template_versions(
-        LaunchTemplateName=made.templates[Role.SERVING, "amd64"]
-    )["LaunchTemplateVersions"]
-    data = version["LaunchTemplateData"]
-
-    assert json.loads(base64.b64decode(data["UserData"])) == {"service": "shop", "store_url": "redis://x"}
-    assert data["ImageId"] == IMAGE
-    assert data["MetadataOptions"]["HttpTokens"] == "required"
-    assert data["MetadataOptions"]["InstanceMetadataTags"] == "enabled"
-
-
-def test_what_ec2_says_comes_to_the_interruption_function(there: Aws) -> None:
-    made = set_up(there, service())
-    [arn] = there.sqs.get_queue_attributes(QueueUrl=made.raw_url, AttributeNames=["QueueArn"])[
-        "Attributes"
-    ].values()
-    heard = []
-    for rule in there.events.list_rules()["Rules"]:
-        pattern = json.loads(rule["EventPattern"])
-        assert pattern["source"] == ["aws.ec2"]
-        heard += pattern["detail-type"]
-        assert [t["Arn"] for t in there.events.list_targets_by_rule(Rule=rule["Name"])["Targets"]] == [arn]
-    assert sorted(heard) == sorted([SPOT, REBALANCE, STATE])
-    [mapping] = there.lambda_.list_event_source_mappings()["EventSourceMappings"]
-    assert mapping["EventSourceArn"] == arn
-    assert mapping["FunctionArn"].endswith("mark-shop-interruption")
-    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    function = there.lambda_.get_function_configuration(FunctionName="mark-shop-interruption")
-    assert function["Environment"]["Variables"]["EVENTS_QUEUE_URL"] == made.events_url
-    attributes = there.sqs.get_queue_attributes(QueueUrl=made.raw_url, AttributeNames=["All"])["Attributes"]
-    assert json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"].endswith("mark-shop-raw-dead")
-    assert int(attributes["VisibilityTimeout"]) >= 6 * function["Timeout"]
-
-
 def test_what_has_changed_is_brought_up_to_date(there: Aws) -> None:
     set_up(there, service())
     infer = replace(infer_function(), environment={"A": "2"}, memory_mib=1024)
@@ -199,22 +199,18 @@ def test_nothing_is_left_behind_and_others_keep_theirs(moto: None) -> None:
     there.close()
 
 
-@pytest.mark.parametrize("lost", ["template", "queue", "rule", "function", "role", "mapping"])
-def test_half_of_it_is_completed_and_removed(there: Aws, lost: str) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_half_of_it_is_completed_and_removed(there: Aws, first: bool) -> None:
     def lose() -> None:
-        if lost == "template":
+        if first:
             there.ec2.delete_launch_template(LaunchTemplateName="mark-shop-standby")
-        elif lost == "queue":
-            there.sqs.delete_queue(QueueUrl=made.events_url)
-        elif lost == "rule":
             there.events.remove_targets(Rule="mark-shop-rebalance", Ids=["raw"])
             there.events.delete_rule(Name="mark-shop-rebalance")
-        elif lost == "function":
-            there.lambda_.delete_function(FunctionName="mark-shop-interruption")
-        elif lost == "mapping":
             [mapping] = there.lambda_.list_event_source_mappings()["EventSourceMappings"]
             there.lambda_.delete_event_source_mapping(UUID=mapping["UUID"])
         else:
+            there.sqs.delete_queue(QueueUrl=made.events_url)
+            there.lambda_.delete_function(FunctionName="mark-shop-interruption")
             there.iam.delete_role_policy(RoleName="mark-shop-functions", PolicyName="handlers")
 
     made = set_up(there, service())

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 import re
 from collections.abc import Mapping
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mark.config.settings import Settings
-from mark.deployment.synth import Synthesis, synthesise
+from mark.deployment.synth import Synthesis, draft, synthesise
 from mark.deployment.trial import trial_settings
 from mark.infra.app import what_is_missing
 from scripts.rehearsal.ministack import recorded_zones
@@ -123,6 +125,30 @@ def lean_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
         pytest.skip(lacking)
     made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), telemetry=TELEMETRY, **LEAN))
     return once_a_run(tmp_path_factory, "lean_synthesis", made)
+
+
+@pytest.fixture(scope="session")
+def too_large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Synthesis]:
+    """A lean service with files and recipients that AWS would not take, and clients outside of its network."""
+    if lacking := what_is_missing():
+        pytest.skip(lacking)
+    folder = tmp_path_factory.mktemp("large")
+    asked: dict[str, Any] = {
+        "machines": None,
+        "report": {
+            "sender": "mark@example.com",
+            "to": [f"{'a' * 50}.{number}@example.org" for number in range(70)],
+        },
+        "gateway": {"scheme": "internal", "clients": ["192.0.2.0/24"]},
+    }
+    whole = settings(folder, **LEAN | asked)
+    profile = min(Path("mark/catalog/data/profiles").glob("*.json"))
+    document = json.loads(profile.read_text(encoding="utf-8"))
+    # 24,000 letters that hardly get smaller when they are packed
+    document["profiles"][0]["source"] = "".join(sha256(b"%d" % number).hexdigest() for number in range(375))
+    (folder / "mine.json").write_text(json.dumps(document), encoding="utf-8")
+    whole = whole.model_copy(update={"profiles": (*whole.profiles, str(folder / "mine.json"))})
+    return whole, once_a_run(tmp_path_factory, "too_large", partial(draft, whole))
 
 
 @pytest.fixture(scope="session")

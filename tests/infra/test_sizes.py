@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from hashlib import sha256
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from mark.config.settings import Settings
 from mark.deployment import synth
 from mark.deployment.checks import doctor
 from mark.deployment.checks.doctor import check_sizes
-from mark.deployment.synth import Synthesis, draft, synthesise
+from mark.deployment.synth import Synthesis, synthesise
 from mark.deployment.template_sizes import require_room
 from mark.domain.errors import Misconfigured
-from mark.infra.app import what_is_missing
-from tests.infra.conftest import LEAN, settings
 
 
-def _with_profiles(folder: Path, bytes_: int, **rollout: Any) -> Settings:
-    """A lean service whose profiles take so many bytes that cannot be packed."""
-    whole = settings(folder, **LEAN, machines=None, **rollout)
-    profile = folder / "mine.json"
-    noise = "".join(sha256(b"%d" % number).hexdigest() for number in range(bytes_ // 32))
-    shipped = Path("mark/catalog/data/profiles")
-    document = json.loads(next(iter(sorted(shipped.glob("*.json")))).read_text(encoding="utf-8"))
-    document["profiles"][0]["source"] = noise
-    profile.write_text(json.dumps(document), encoding="utf-8")
-    return whole.model_copy(update={"profiles": (*whole.profiles, str(profile))})
-
-
-@pytest.mark.skipif(bool(what_is_missing()), reason=what_is_missing() or "-")
 def test_what_aws_would_not_take_is_refused_before_anything_is_deployed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    too_large: tuple[Settings, Synthesis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that EC2 would not take and recipients that Lambda would not, in one synthesis."""
-    many = [f"{'a' * 50}.{number}@example.org" for number in range(70)]
-    too_much = _with_profiles(tmp_path, 12_000, report={"sender": "mark@example.com", "to": many})
-    made = draft(too_much)
+    asked_for, made = too_large
     for asked in (synth, doctor):
         monkeypatch.setattr(asked, "draft", lambda _: made)
     said = {
@@ -52,8 +30,8 @@ def test_what_aws_would_not_take_is_refused_before_anything_is_deployed(
         with pytest.raises(Misconfigured, match=f"{name} {said[name]}"):
             require_room((one,))
     with pytest.raises(Misconfigured, match="|".join(said)):
-        synthesise(too_much)
-    wrong = [found for found in check_sizes(too_much) if found.state != "ok"]
+        synthesise(asked_for)
+    wrong = [found for found in check_sizes(asked_for) if found.state != "ok"]
     assert {found.state for found in wrong} == {"error"}
     remedies = {found.message.split(" has ")[0]: found.remedy for found in wrong}
     assert len(remedies) == 2
