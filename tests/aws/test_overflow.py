@@ -100,24 +100,6 @@ def test_without_a_report_the_time_it_took_is_billed(there: Aws, stand_in: Lambd
     overflow.close()
 
 
-@pytest.mark.parametrize(
-    ("status", "kind", "family"),
-    [
-        (429, "TooManyRequestsException", RetryLater),
-        (500, "ServiceException", RetryLater),
-        (404, "ResourceNotFoundException", Misconfigured),
-    ],
-)
-def test_refusals(
-    overflow: LambdaOverflow, stand_in: LambdaStandIn, status: int, kind: str, family: type[Exception]
-) -> None:
-    stand_in.answer = lambda _: (status, {"x-amzn-errortype": kind}, b'{"Message":"no"}')
-
-    with pytest.raises(family, match=kind):
-        call(overflow)
-    assert len(stand_in.calls) == 1
-
-
 def hang_up(after: bytes) -> Callable[[dict[str, Any]], Answer]:
     """The request is read, so much of an answer is sent, and the connection is lost."""
 
@@ -129,40 +111,42 @@ def hang_up(after: bytes) -> Callable[[dict[str, Any]], Answer]:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "unsure"),
+    ("status", "kind", "family", "unsure"),
     [
-        (429, "TooManyRequestsException", False),
-        (500, "ServiceException", True),
-        (502, "EC2ThrottledException", False),
-        (502, "", True),
-        (503, "ServiceUnavailable", True),
+        (404, "ResourceNotFoundException", Misconfigured, False),
+        (429, "TooManyRequestsException", RetryLater, False),
+        (500, "ServiceException", RetryLater, True),
+        (502, "EC2ThrottledException", RetryLater, False),
+        (502, "", RetryLater, True),
+        (503, "ServiceUnavailable", RetryLater, True),
     ],
 )
 def test_refusals_say_whether_the_function_may_have_run(
-    overflow: LambdaOverflow, stand_in: LambdaStandIn, status: int, kind: str, unsure: bool
+    overflow: LambdaOverflow,
+    stand_in: LambdaStandIn,
+    status: int,
+    kind: str,
+    family: type[Exception],
+    unsure: bool,
 ) -> None:
     stand_in.answer = lambda _: (status, {"x-amzn-errortype": kind}, b'{"Message":"no"}')
 
-    with pytest.raises(RetryLater) as refused:
+    with pytest.raises(family, match=kind) as refused:
         call(overflow)
     assert isinstance(refused.value, OutcomeUnknown) == unsure
-
-
-def test_half_an_answer_is_an_unknown_outcome(overflow: LambdaOverflow, stand_in: LambdaStandIn) -> None:
-    stand_in.answer = hang_up(b'{"statusCode": 2')
-
-    with pytest.raises(OutcomeUnknown):
-        call(overflow)
     assert len(stand_in.calls) == 1
 
 
-def test_a_connection_lost_before_the_answer_is_an_unknown_outcome(
-    overflow: LambdaOverflow, stand_in: LambdaStandIn
-) -> None:
-    def lose(_: dict[str, Any]) -> Answer:
-        raise ConnectionResetError
+def lose(_: dict[str, Any]) -> Answer:
+    raise ConnectionResetError
 
-    stand_in.answer = lose
+
+@pytest.mark.parametrize("answer", [hang_up(b'{"statusCode": 2'), lose], ids=["half an answer", "none"])
+def test_a_connection_that_is_lost_is_an_unknown_outcome(
+    overflow: LambdaOverflow, stand_in: LambdaStandIn, answer: Callable[[dict[str, Any]], Answer]
+) -> None:
+    stand_in.answer = answer
+
     with pytest.raises(OutcomeUnknown):
         call(overflow)
     assert len(stand_in.calls) == 1
@@ -310,10 +294,6 @@ def test_as_many_environments_are_met_as_pings_are_sent_at_once(
     holds = holds_s(concurrency, hold_s, sent_s)
     assert min(holds) == hold_s
     assert environments(holds, sent_s) == min(concurrency, AT_ONCE)
-
-
-def test_pings_that_all_hold_as_long_meet_environments_that_have_answered() -> None:
-    assert environments([0.1] * 100, 0.003) < 40
 
 
 def test_pings_that_fail_are_counted(there: Aws, stand_in: LambdaStandIn) -> None:

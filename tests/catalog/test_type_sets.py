@@ -30,15 +30,6 @@ def offered(name, *types, extra=EVERYTHING, market=Market.ON_DEMAND):
     }
 
 
-def test_the_three_sets_of_inception_v3():
-    c5, c7i = (
-        {f"{family}.{size}" for size in ("large", "xlarge", "2xlarge", "4xlarge")} for family in ("c5", "c7i")
-    )
-    assert offered("inception-v3", "paper")[0] == c5 | {"p2.xlarge"}
-    assert offered("inception-v3", "cpu")[0] == c5 | c7i
-    assert offered("inception-v3", "current")[0] == c5 | c7i | {"g4dn.xlarge"}
-
-
 def test_current_types_are_the_default_and_a_retired_one_says_why_it_is_left_out():
     for name in load_models():
         assert offered(name) == offered(name, "current")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.conftest import SHARE
-from tests.docs.pages import HOUSE, Block, blocks
-from tests.docs.reader import commands, merged, reading
+from tests.docs.pages import HOUSE, blocks
+from tests.docs.reader import reading
 
 ELSEWHERE = {"cli.md", "python-reference.md"}
 PAGES = [
@@ -44,39 +44,3 @@ def test_the_page_can_be_followed(page: Path, tmp_path: Path, record_property: p
     with reading(tmp_path) as reader:
         for block in found:
             reader.follow(block)
-
-
-def _block(language: str, text: str) -> Block:
-    return Block(line=1, language=language, text=text, comments={})
-
-
-def test_a_console_has_commands_and_what_they_print() -> None:
-    text = "$ one \\\n    --more   # why\n...\nprinted\n$ two '{\n  }'\nprinted\n"
-
-    assert list(commands(_block("console", text))) == ["one \\\n    --more   # why", "two '{\n  }'"]
-    assert list(commands(_block("sh", "# a note\none\n\nfor i in 1; do\n  two\ndone\n"))) == [
-        "one",
-        "for i in 1; do\n  two\ndone",
-    ]
-
-
-def test_settings_are_added_by_key_and_models_by_name() -> None:
-    before = {"service": {"port": 1, "serve": [{"model": "a", "market": "spot"}]}}
-    more = {"service": {"serve": [{"model": "a", "dispatch": "fcfs"}, {"model": "b"}]}}
-
-    assert merged(before, more) == {
-        "service": {"port": 1, "serve": [{"model": "a", "market": "spot", "dispatch": "fcfs"}, {"model": "b"}]}
-    }
-
-
-def test_a_comment_belongs_to_the_next_block(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("<!-- run: one\ntwo -->\n\n<!-- not run: an hour -->\n```sh\nthree\n```\n\n```json\n{}\n```\n")
-    first, second, third = blocks(page)
-
-    assert (first.language, first.text, first.complaint) == ("run", "one\ntwo", None)
-    assert (second.left_out, second.complaint) == ("an hour", None)
-    assert third.complaint == "neither named as a file nor marked as not run"
-    page.write_text("<!-- not run: an hour -->\n\nWords.\n")
-    with pytest.raises(ValueError, match="stands before no block"):
-        blocks(page)

@@ -358,10 +358,6 @@ def _resolved(value: Any, exports: dict[str, str]) -> Any:
     return {key: _resolved(item, exports) for key, item in value.items()}
 
 
-def test_plain_reads_functions() -> None:
-    assert plain({"Fn::Join": ["", ["a", {"Ref": "AWS::Region"}]]}) == "aus-east-1"
-
-
 def test_no_folder_of_the_deploying_machine_is_in_a_template(tmp_path: Path) -> None:
     """The same settings give the same templates wherever they are deployed from."""
     path = tmp_path / "mark.yaml"

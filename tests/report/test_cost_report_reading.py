@@ -540,6 +540,7 @@ def test_a_service_that_has_only_begun_renders(store: ServiceStore) -> None:
     report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
 
     assert not report.has_data
+    assert report.notes == ()
     assert "no request arrived" in message.render(report).html
 
 
@@ -560,14 +561,6 @@ def test_a_period_of_seconds_is_told_in_seconds(store: ServiceStore, period_s: f
     assert said in view.subject
     assert ("12:00:00 UTC" in mail_text(view)) == (period_s < 120)
     assert report.cost.total > 0
-
-
-def test_a_service_that_began_just_now_asks_for_nothing(store: ServiceStore) -> None:
-    stands_at(store, BEGAN)
-    report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
-    assert not report.has_data
-    assert report.notes == ()
-    assert "Nothing was spent" in mail_text(mail_view(report))
 
 
 def test_the_last_hours_add_up_to_their_part_of_the_bill(store: ServiceStore) -> None:

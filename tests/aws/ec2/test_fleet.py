@@ -356,18 +356,6 @@ def test_a_throttled_listing_is_replaced_by_the_last_one_for_a_while(there: Scen
         there.cloud.observe()
 
 
-def test_a_drain_asks_the_agent_and_ends_who_never_served(there: Scene) -> None:
-    there.cloud.submit(launch(2))
-    ready, booting = there.ids()
-    there.agents.say(ready)
-    there.cloud.submit(Drain(token="t2-1", reason="r", instances=(ready, booting)))
-
-    assert there.agents.drained == [ready, booting]
-    assert there.states() == {ready: "running", booting: "terminated"}
-    [left] = there.cloud.observe()
-    assert (left.id, left.state) == (ready, InstanceState.DRAINING)
-
-
 def test_an_agent_that_does_not_end_is_ended(there: Scene) -> None:
     there.cloud.submit(launch())
     [name] = there.ids()

@@ -45,7 +45,7 @@ from mark.store.published_status import (
     PlanStatus,
 )
 from tests.report.live.fakes import NOW, busy_model, empty_model, instance, interrupted_model, pooled_model, status
-from tests.report.test_page import outline
+from tests.report.outline import outline
 
 EVIL = "<script>alert('x')</script>\"'&"
 
