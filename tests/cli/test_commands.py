@@ -256,6 +256,7 @@ def test_lists(mark):
     assert "module:attribute" in mark("policies").out
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_demo_says_what_happens_and_where_the_report_is(mark, monkeypatch):
     workload = Workload(trace=constant(20, duration_s=900), seed=0, start_s=600.0)
     monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)

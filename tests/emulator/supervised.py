@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
 import sys
 from pathlib import Path
 
@@ -17,12 +15,5 @@ def say(url: str) -> None:
     sys.stdout.flush()
 
 
-async def main() -> None:
-    serving = asyncio.ensure_future(EmulatedAws(config_for(Path(sys.argv[1]))).serve(say))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(EmulatedAws(config_for(Path(sys.argv[1]))).serve(say))

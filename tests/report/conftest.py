@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 
 @pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made and not drawn, which takes most of a page's time."""
     drawn = {"svg": b'<svg width="1" height="1"/>', "png": b"\x89PNG"}
 

@@ -98,7 +98,7 @@ def test_every_day_and_item_is_the_ledgers_to_the_cent(mails, name, told) -> Non
     assert number(rows["All"][0]) == pytest.approx(report.cost.total, abs=0.005 + 1e-9)
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_less_than_a_dollar_is_told_with_four_digits() -> None:
     model = model_report(days=1)
     cheap = replace(
@@ -191,7 +191,7 @@ def test_from_which_load_the_service_pays_is_told_beside_what_came() -> None:
     assert "which load it pays" not in text_of(WEEK)
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_names_cannot_break_the_page() -> None:
     decision = replace(model_report().decisions[0], reason="a < b & <script>alert(1)</script>")
     mail = render(cost_report(replace(model_report(), decisions=(decision,))))
@@ -233,7 +233,7 @@ def test_a_browser_shows_the_mail_and_a_telephone_all_its_columns(
     assert (np.abs(look.pixels() - bars).max(axis=2) < 4).sum() > 5000
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_rejected_requests_are_told_beside_those_that_count() -> None:
     model = model_report(days=1)
     rejecting = replace(model, answers=replace(model.answers, rejected=52_095))
@@ -255,7 +255,7 @@ def test_a_table_of_baselines_says_who_missed_the_objective(mails) -> None:
         assert not cells["sagemaker"][-1].endswith("missed")
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_nobody_is_measured_by_what_knew_what_would_come() -> None:
     model = model_report()
     own = model.baselines[0].measured_usd
@@ -303,7 +303,7 @@ def test_versions_stand_in_the_mail_where_more_than_one_served(mails) -> None:
     assert single["versions"] == []
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_what_is_not_known_of_a_version_is_not_told() -> None:
     model = rolled_out(model_report(days=1))
     few = replace(model.versions[1], requests=0, attained=None)
@@ -314,7 +314,7 @@ def test_what_is_not_known_of_a_version_is_not_told() -> None:
     assert [rows[few.version][place] for place in (0, 1, -1)] == ["0", MISSING, MISSING]
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_commands_can_be_copied() -> None:
     command = "mark simulate --journal vision --model bert-large-uncased-whole-word-masking --policy all"
     advice = (f"Some other policy would have kept the objective for less. `{command}` compares <them>.",)
@@ -334,7 +334,7 @@ def test_the_tile_of_a_baseline_says_on_what_its_share_rests(mails) -> None:
     )
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_a_forecaster_is_named_shortly_in_the_table_and_what_it_lacks_above() -> None:
     said = "without lstm: it needs a day of history; without ridge: 1 day of history, it needs 2"
     model = model_report(days=1)
@@ -365,7 +365,7 @@ def test_a_forecast_with_gaps_and_without_a_plan_or_quantiles_is_drawn() -> None
     assert {"hours", "ahead-0"} <= {name for name, _ in render(first).images}
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_a_mail_begins_with_the_verdict_on_the_services_own_load() -> None:
     model = model_report()
     sagemaker, reactive = (

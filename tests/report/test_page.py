@@ -41,7 +41,7 @@ def rendered() -> str:
 
 
 @pytest.fixture
-def odd(undrawn: None) -> str:
+def odd(without_plots: None) -> str:
     """A page of runs that have all, without figures."""
     return page_of(POLICIES[:3], **ODD)
 
@@ -158,7 +158,7 @@ def test_page_of_seven_policies_over_a_day_stays_below_3_mb(tmp_path: Path) -> N
     assert written.stat().st_size < 3_000_000
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_report_and_document_are_written_whole(tmp_path: Path) -> None:
     written = write_report(tmp_path / "new", [fake_run(duration_s=120)], title="t", command="c")
     assert written == tmp_path / "new" / "report.html"
@@ -173,7 +173,7 @@ def test_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert str(caught.value).endswith("file is not a folder; name another --out")
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_full_disk_keeps_the_old_report_and_the_new_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,7 +82,7 @@ def test_the_part_of_the_total_that_is_in_no_row_is_named() -> None:
     )
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_the_picture_keeps_the_instances_that_ran_longest() -> None:
     many = [shared(number, from_s=30.0 * number, to_s=DURATION_S) for number in range(MOST_LANES)]
     assert pictured(many) == tuple(many[: MOST_LANES // 3])
@@ -117,7 +117,7 @@ def test_everything_on_the_page_can_be_read(tmp_path: Path, width: int, dark: bo
     )
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_plots")
 def test_a_live_service_stands_beside_its_replay_and_is_nowhere_without_one() -> None:
     live = ServiceComparison(
         total_usd=(1.5, 1.25), parts_usd={}, attained={"<a>": (0.97, 1.0)}, placed=(((), ()),)
