@@ -62,7 +62,7 @@ def test_run_instances_honours_tokens_markets_and_templates(world: World) -> Non
         ec2.run_instances(**{**request, "InstanceType": "x9.huge", "ClientToken": "run-2"})
 
 
-def test_filters_and_pages(described: Any) -> None:
+def test_filters_and_tags(described: Any) -> None:
     everything = found(described)
     assert len(everything) == 5
     assert len(found(described, ("tag:mark:model", ["b"]))) == 3
@@ -74,6 +74,12 @@ def test_filters_and_pages(described: Any) -> None:
     with pytest.raises(ClientError, match="instance-colour"):
         found(described, ("instance-colour", ["red"]))
 
+    name = everything[0]["InstanceId"]
+    described.create_tags(Resources=[name], Tags=[{"Key": "mark:order", "Value": "7"}])
+    assert [one["InstanceId"] for one in found(described, ("tag:mark:order", ["7"]))] == [name]
+    described.delete_tags(Resources=[name], Tags=[{"Key": "mark:order"}])
+    assert found(described, ("tag-key", ["mark:order"])) == []
+
 
 def test_pages_hold_everything_once(world: World) -> None:
     made = template(world)
@@ -84,14 +90,6 @@ def test_pages_hold_everything_once(world: World) -> None:
     assert len(page["Reservations"]) == 5
     names = [one["InstanceId"] for one in found(ec2, PaginationConfig={"PageSize": 5})]
     assert len(names) == len(set(names)) == 12
-
-
-def test_tags_can_be_added_and_taken(described: Any) -> None:
-    name = found(described)[0]["InstanceId"]
-    described.create_tags(Resources=[name], Tags=[{"Key": "mark:order", "Value": "7"}])
-    assert [one["InstanceId"] for one in found(described, ("tag:mark:order", ["7"]))] == [name]
-    described.delete_tags(Resources=[name], Tags=[{"Key": "mark:order"}])
-    assert found(described, ("tag-key", ["mark:order"])) == []
 
 
 def test_the_cheapest_override_is_tried_first_and_the_next_where_it_is_refused(world: World) -> None:
@@ -155,34 +153,18 @@ def test_what_is_not_emulated_is_refused_by_name(world: World) -> None:
     assert world.instances() == {}
 
 
-@pytest.mark.parametrize(
-    ("service", "call", "options", "named"),
-    [
-        ("autoscaling", "describe_auto_scaling_groups", {}, "service autoscaling"),
-        ("events", "put_rule", {"Name": "r", "ScheduleExpression": "rate(1 minute)"}, "ScheduleExpression"),
-        (
-            "lambda",
-            "put_function_event_invoke_config",
-            {"FunctionName": "f", "MaximumRetryAttempts": 0},
-            "event-invoke-config",
-        ),
-        (
-            "events",
-            "put_targets",
-            {"Rule": "r", "Targets": [{"Id": "t", "Arn": "arn:aws:sns:us-east-1:123456789012:t"}]},
-            "targets of sns",
-        ),
-    ],
-)
-def test_what_would_be_accepted_and_forgotten_is_refused(
-    world: World, service: str, call: str, options: dict[str, Any], named: str
-) -> None:
-    with pytest.raises(ClientError, match=named):
-        getattr(world.client(service, attempts=1), call)(**options)
-
-
-def test_a_template_with_a_resource_that_would_be_skipped_fails(world: World) -> None:
+def test_what_would_be_accepted_and_forgotten_is_refused(world: World) -> None:
+    target = {"Id": "t", "Arn": "arn:aws:sns:us-east-1:123456789012:t"}
     body = '{"Resources": {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": {}}}}'
+    events, functions = (world.client(service, attempts=1) for service in ("events", "lambda"))
+    with pytest.raises(ClientError, match="service autoscaling"):
+        world.client("autoscaling", attempts=1).describe_auto_scaling_groups()
+    with pytest.raises(ClientError, match="ScheduleExpression"):
+        events.put_rule(Name="r", ScheduleExpression="rate(1 minute)")
+    with pytest.raises(ClientError, match="event-invoke-config"):
+        functions.put_function_event_invoke_config(FunctionName="f", MaximumRetryAttempts=0)
+    with pytest.raises(ClientError, match="targets of sns"):
+        events.put_targets(Rule="r", Targets=[target])
     with pytest.raises(ClientError, match="AWS::CloudWatch::Alarm"):
         world.client("cloudformation").create_stack(StackName="s", TemplateBody=body)
 

@@ -35,7 +35,7 @@ def test_a_fleet_becomes_processes_that_serve_and_end(world: World) -> None:
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
 
-def test_an_instance_knows_itself(world: World) -> None:
+def test_an_instance_knows_itself_and_has_a_log(world: World, tmp_path: Path) -> None:
     (name,) = ids_of(fleet(world, template(world), tags={"mark:model": "digits"}))
     found = world.wait(name, "running", pid=True)
 
@@ -47,13 +47,10 @@ def test_an_instance_knows_itself(world: World) -> None:
     assert float(world.ask(name, "/imds/latest/meta-data/mark/ready-at")) == found["ready_at"]
     assert world.ask(name, "/imds/latest/meta-data/spot/instance-action") == "404"
     assert world.ask(name, "/imds/latest/meta-data/nonsense") == "404"
+    world.ask(name)
+    assert "GET / HTTP" in (tmp_path / "logs" / f"{name}.log").read_text()
 
-
-def test_pending_is_not_billed_and_a_boot_is_over_later(start: Callable[..., World]) -> None:
-    world = start()
-    (name,) = ids_of(fleet(world, template(world)))
-    found = world.wait(name, "running")
-
+    # pending is not billed, and a boot is over later
     assert found["running_at"] - found["launched_at"] >= 10
     assert found["ready_at"] - found["launched_at"] > 60
 
@@ -61,22 +58,17 @@ def test_pending_is_not_billed_and_a_boot_is_over_later(start: Callable[..., Wor
 def test_exit_zero_is_a_power_off_that_terminates_or_stops(world: World) -> None:
     (serving,) = ids_of(fleet(world, template(world)))
     (standby,) = ids_of(fleet(world, template(world, behavior="stop", name="standbys"), tags=STANDBY))
-    for name in (serving, standby):
+    (changed,) = ids_of(fleet(world, template(world, behavior="stop", name="changed")))
+    world.client("ec2").modify_instance_attribute(
+        InstanceId=changed, InstanceInitiatedShutdownBehavior={"Value": "terminate"}
+    )
+    for name in (serving, standby, changed):
         world.wait(name, "running", pid=True)
         world.ask(name, "/off")
 
+    world.wait(changed, "terminated")
     assert world.wait(serving, "terminated")["reason"] == "Client.InstanceInitiatedShutdown"
     world.wait(standby, "stopped", pid=False)
-
-
-def test_the_shutdown_behaviour_can_be_changed(world: World) -> None:
-    (name,) = ids_of(fleet(world, template(world, behavior="stop")))
-    world.client("ec2").modify_instance_attribute(
-        InstanceId=name, InstanceInitiatedShutdownBehavior={"Value": "terminate"}
-    )
-    world.wait(name, "running", pid=True)
-    world.ask(name, "/off")
-    world.wait(name, "terminated")
 
 
 def test_a_crash_is_restarted_at_the_same_address(world: World) -> None:
@@ -154,10 +146,3 @@ def test_the_clock_can_stand_still_and_jump(start: Callable[..., World]) -> None
     world.mark("POST", "clock", {**stand, "wall_at": time.time(), "speed": 500.0})
     running = world.wait(name, "running", pid=True)
     assert 10 <= running["running_at"] - 1_800_000_000.0 <= 20
-
-
-def test_logs_are_one_file_an_instance(world: World, tmp_path: Path) -> None:
-    (name,) = ids_of(fleet(world, template(world)))
-    world.wait(name, "running", pid=True)
-    world.ask(name)
-    assert "GET / HTTP" in (tmp_path / "logs" / f"{name}.log").read_text()

@@ -213,12 +213,11 @@ def test_a_type_is_had_only_in_the_zones_that_sell_it(start: Callable[..., World
     assert len(ids_of(fleet(world, made, overrides=[in_zone("us-east-1a")]))) == 1
 
 
-@pytest.mark.parametrize(
-    ("region", "letters"), [("ap-northeast-1", "acd"), ("us-west-1", "ab"), ("us-east-1", "abcdef")]
-)
-def test_each_region_has_the_zones_that_an_account_sees_there(world: World, region: str, letters: str) -> None:
-    there = Aws(AwsSettings(region=region, endpoint_url=world.url, credentials=KEYS))
-    assert available_zones(there) == tuple(f"{region}{letter}" for letter in letters)
+def test_each_region_has_the_zones_that_an_account_sees_there(world: World) -> None:
+    for region, letters in (("ap-northeast-1", "acd"), ("us-west-1", "ab"), ("us-east-1", "abcdef")):
+        there = Aws(AwsSettings(region=region, endpoint_url=world.url, credentials=KEYS))
+        assert available_zones(there) == tuple(f"{region}{letter}" for letter in letters)
+        there.close()
 
 
 def in_zone(zone: str) -> dict[str, str]:
