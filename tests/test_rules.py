@@ -68,6 +68,8 @@ def writes_json(tree: ast.AST) -> Iterator[int]:
 def test_documents_become_json_in_one_place() -> None:
     paths = [path for room in DOCUMENT_ROOMS for path in sorted((HOUSE / "mark" / room).rglob("*.py"))]
     names = {str(path.relative_to(HOUSE)): path for path in paths}
-    found = [f"{name}:{line}" for name, path in names.items() for line in writes_json(ast.parse(path.read_text()))]
+    texts = {name: path.read_text() for name, path in names.items()}
+    parsed = {name: ast.parse(text) for name, text in texts.items() if "json" in text and "dump" in text}
+    found = [f"{name}:{line}" for name, tree in parsed.items() for line in writes_json(tree)]
     assert LOG_LINES in names
     assert [place for place in found if not place.startswith(f"{LOG_LINES}:")] == []
