@@ -135,22 +135,6 @@ def test_states_of_others_instances_are_kept_for_less_long_than_notices(
     assert [item.word for item in inbox.claim(lambda _: True)] == [NOTICE]
 
 
-def test_a_queue_that_is_away_does_not_end_the_poller(
-    there: Aws, queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mark.aws.inbox.PAUSE_S", 0.01)
-    there.sqs.delete_queue(QueueUrl=queue)
-    woken = threading.Event()
-    inbox = EventInbox(there.sqs, queue, wake=woken.set, poll_s=1)
-    inbox.start()
-    there.sqs.create_queue(QueueName="events")
-    send(there, queue, NOTICE)
-    try:
-        assert woken.wait(5.0)
-    finally:
-        inbox.close()
-
-
 def test_no_failure_ends_the_polling_and_each_is_reported(there: Aws, queue: str) -> None:
     """An invalid answer, an unexpected error of ours, and AWS unreachable; then a notice."""
     failures: list[Exception] = [ResponseParserError("<html>"), KeyError("MessageId"), RetryLater("throttled")]
