@@ -89,14 +89,16 @@ def account(moto: None) -> int:
     first = int(time.time() / 60) * 60 - 7200
     made = aws()
     counted = [("app/api/1", first + 60 * at) for at in range(120) if at != 30]
-    for balancer, at in (*counted, ("app/old/1", first - 30 * 86_400)):
-        datum = {
+    data = [
+        {
             "MetricName": "RequestCount",
             "Dimensions": [{"Name": "LoadBalancer", "Value": balancer}],
             "Timestamp": datetime.fromtimestamp(at, UTC),
             "Value": 600.0,
         }
-        made.metrics.put_metric_data(Namespace="AWS/ApplicationELB", MetricData=[datum])
+        for balancer, at in (*counted, ("app/old/1", first - 30 * 86_400))
+    ]
+    made.metrics.put_metric_data(Namespace="AWS/ApplicationELB", MetricData=data)
     made.close()
     return first
 

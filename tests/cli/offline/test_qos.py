@@ -41,6 +41,9 @@ def test_a_policy_is_trained_and_judged_beside_the_others(mark, waves):
     assert "qos-rl: quality" in text.out
     again = mark("qos", "train", *TRACE, "--iterations", "1", "--job-s", "10")
     assert "1 iterations on 1 days" in again.out
+    slower = mark("qos", "evaluate", "--trace", "waves.csv", "--qps", "20", *SHORT, "--json")
+    assert json.loads(slower.out)["qps"] == 20
+    assert "trained at 25 queries/s, judged at 20" in slower.err
     other = ["--pool", "g2.2xlarge=1"]
     assert "was trained for the pool p2.xlarge=1" in refused(mark("qos", "evaluate", *TRACE, *SHORT, *other))
 
@@ -113,13 +116,6 @@ def test_a_trace_that_repeats_itself_is_parted_all_the_same(mark):
     assert mark("qos", "train", *repeats, "--iterations", "1", "--job-s", "10").status == 0
     judged = mark("qos", "evaluate", *repeats, *SHORT, "--json")
     assert judged.status == 0, judged.err
-
-
-def test_another_rate_than_in_training_is_noted_beside_the_document(mark, waves):
-    assert mark("qos", "train", *TRACE, "--iterations", "1", "--job-s", "10").status == 0
-    judged = mark("qos", "evaluate", "--trace", "waves.csv", "--qps", "20", *SHORT, "--json")
-    assert json.loads(judged.out)["qps"] == 20
-    assert "trained at 25 queries/s, judged at 20" in judged.err
 
 
 @pytest.mark.filterwarnings("ignore:(overflow|invalid value):RuntimeWarning")  # the weights are to overflow
