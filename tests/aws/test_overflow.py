@@ -131,7 +131,7 @@ def test_refusals_say_whether_the_function_may_have_run(
 ) -> None:
     stand_in.answer = lambda _: (status, {"x-amzn-errortype": kind}, b'{"Message":"no"}')
 
-    with pytest.raises(family, match=kind) as refused:
+    with pytest.raises(family, match=kind or None) as refused:
         call(overflow)
     assert isinstance(refused.value, OutcomeUnknown) == unsure
     assert len(stand_in.calls) == 1
