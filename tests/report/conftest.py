@@ -6,8 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 
-@pytest.fixture
-def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+def leave_out_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made and not drawn, which takes most of a page's time."""
     drawn = {"svg": b'<svg width="1" height="1"/>', "png": b"\x89PNG"}
 
@@ -15,3 +14,9 @@ def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
         file.write(drawn[format])
 
     monkeypatch.setattr(Figure, "savefig", leave_out)
+
+
+@pytest.fixture
+def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are not drawn."""
+    leave_out_plots(monkeypatch)

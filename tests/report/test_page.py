@@ -16,6 +16,7 @@ from mark.report.page import render_notebook, render_report, write_report
 from mark.report.runs.plots import latency_figure
 from mark.simulator.results import MinuteSeries, SecondSeries
 from tests.report.browser import look_at, needs_browser, seen_by_readers
+from tests.report.conftest import leave_out_plots
 from tests.report.fakes import POLICIES, fake_run
 from tests.report.outline import outline
 
@@ -40,10 +41,12 @@ def rendered() -> str:
     return page_of(POLICIES)
 
 
-@pytest.fixture
-def odd(without_plots: None) -> str:
+@pytest.fixture(scope="module")
+def odd() -> str:
     """A page of runs that have all, without figures."""
-    return page_of(POLICIES[:3], **ODD)
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_plots(patch)
+        return page_of(POLICIES[:3], **ODD)
 
 
 def test_quality_stands_beside_accuracy_and_nowhere_without_variants(odd: str) -> None:
