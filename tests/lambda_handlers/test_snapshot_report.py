@@ -105,7 +105,11 @@ def test_what_is_no_snapshot_is_one_line() -> None:
 def test_the_report_is_of_the_snapshot_and_is_mailed_once(
     there: Aws, stored: tuple[ServiceStore, CostUsd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also after it could not be made."""
     store, _ = stored
+    event: dict[str, Any] = dict(EVENT)
+    with pytest.raises(MarkError, match="NoSuchKey"):
+        report.handler(event, CONTEXT)
     put_object(
         there.objects,
         BUCKET,
@@ -120,22 +124,9 @@ def test_the_report_is_of_the_snapshot_and_is_mailed_once(
         return f"mail-{len(mails)}"
 
     monkeypatch.setattr(mailing, "send_mail", send)
-    event: dict[str, Any] = dict(EVENT)
     assert report.handler(event, CONTEXT) == {"message": "mail-1"}
     assert report.handler(event, CONTEXT) == {"message": "mail-1"}
     assert report.handler(event | {"time": "2027-01-16T08:00:00Z"}, CONTEXT) == {"message": "mail-2"}
     assert SERVICE.encode() in mails[0]
     kept = there.objects.list_objects_v2(Bucket=BUCKET, Prefix="reports/")["Contents"]
     assert [row["Key"] for row in kept] == ["reports/shop/2027-01-15.html"], "it reaches to the snapshot"
-
-
-def test_a_report_that_could_not_be_made_is_made_when_it_is_asked_for_again(
-    there: Aws, stored: tuple[ServiceStore, CostUsd], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    event: dict[str, Any] = dict(EVENT)
-    with pytest.raises(MarkError, match="NoSuchKey"):
-        report.handler(event, CONTEXT)
-    body = take_snapshot(stored[0], ENDED_AT)
-    put_object(there.objects, BUCKET, snapshot_key(SERVICE), body, content_type="application/gzip")
-    monkeypatch.setattr(mailing, "send_mail", lambda *_, **__: "mail")
-    assert report.handler(event, CONTEXT) == {"message": "mail"}

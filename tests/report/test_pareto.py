@@ -108,6 +108,7 @@ def test_what_nobody_can_rent_and_what_lacks_a_seed_push_nobody_off_the_front():
     assert "1 of 2 seeds missing" in text
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_a_forecaster_that_failed_is_no_choice_on_the_front():
     bad, good = ((("forecaster", name),) for name in ("bad.py:Raises", "last-value"))
     rows = pareto_rows(
@@ -195,6 +196,7 @@ def test_the_page_needs_nothing_else_and_escapes_names():
     assert not re.findall(r'(?:src|href)="(?!#)', page)
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_the_accuracy_of_variants_is_a_figure_of_its_own_where_a_model_has_some():
     rows = pareto_rows([swept(seed=1, accuracy=0.96), swept(seed=2, accuracy=0.98)], 2)
     plain = pareto_rows([swept()], 1)
