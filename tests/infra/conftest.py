@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from mark.config.settings import Settings
+from mark.deployment import synth
 from mark.deployment.synth import Synthesis, draft, synthesise
 from mark.deployment.trial import trial_settings
+from mark.infra import app
 from mark.infra.app import what_is_missing
 from scripts.rehearsal.ministack import recorded_zones
 from scripts.rehearsal.region_prices import PRICES, SERVICES, lay_prices
@@ -87,12 +89,23 @@ def settings(folder: Path, *, telemetry: Mapping[str, Any] | None = None, **roll
     return Settings.model_validate(whole)
 
 
+def made_here(make: Callable[[Settings], Synthesis], asked: Settings) -> Synthesis:
+    """A synthesis in this process: to import the CDK takes longer than to make a service's stacks."""
+
+    def run_app(source: Path, target: Path) -> None:
+        assert app.main([str(source), str(target)]) == 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synth, "_run_app", run_app)
+        return make(asked)
+
+
 @pytest.fixture(scope="session")
 def synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     lacking = what_is_missing()
     if lacking:
         pytest.skip(lacking)
-    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles")))
+    made = partial(made_here, synthesise, settings(tmp_path_factory.mktemp("bundles")))
     return once_a_run(tmp_path_factory, "synthesis", made)
 
 
@@ -108,7 +121,9 @@ def others_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     lacking = what_is_missing()
     if lacking:
         pytest.skip(lacking)
-    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), telemetry=TELEMETRY, **PRIVATE))
+    made = partial(
+        made_here, synthesise, settings(tmp_path_factory.mktemp("bundles"), telemetry=TELEMETRY, **PRIVATE)
+    )
     return once_a_run(tmp_path_factory, "other_synthesis", made)
 
 
@@ -123,7 +138,9 @@ def lean_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     lacking = what_is_missing()
     if lacking:
         pytest.skip(lacking)
-    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), telemetry=TELEMETRY, **LEAN))
+    made = partial(
+        made_here, synthesise, settings(tmp_path_factory.mktemp("bundles"), telemetry=TELEMETRY, **LEAN)
+    )
     return once_a_run(tmp_path_factory, "lean_synthesis", made)
 
 
@@ -148,7 +165,7 @@ def too_large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Synth
     document["profiles"][0]["source"] = "".join(sha256(b"%d" % number).hexdigest() for number in range(375))
     (folder / "mine.json").write_text(json.dumps(document), encoding="utf-8")
     whole = whole.model_copy(update={"profiles": (*whole.profiles, str(folder / "mine.json"))})
-    return whole, once_a_run(tmp_path_factory, "too_large", partial(draft, whole))
+    return whole, once_a_run(tmp_path_factory, "too_large", partial(made_here, draft, whole))
 
 
 @pytest.fixture(scope="session")
@@ -157,7 +174,7 @@ def trial_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     lacking = what_is_missing()
     if lacking:
         pytest.skip(lacking)
-    made = partial(synthesise, trial_in(TOKYO, tmp_path_factory.mktemp("tokyo")))
+    made = partial(made_here, synthesise, trial_in(TOKYO, tmp_path_factory.mktemp("tokyo")))
     return once_a_run(tmp_path_factory, "trial_synthesis", made)
 
 
