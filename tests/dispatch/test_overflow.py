@@ -32,17 +32,6 @@ def belief() -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     return np.zeros((2, BUCKETS), np.int64)
 
 
-def test_the_largest_number_in_flight_is_believed_warm_for_almost_45_minutes() -> None:
-    made = belief()
-    note_in_flight(made, 1000.0, 3)
-    note_in_flight(made, 1001.0, 7)
-    note_in_flight(made, 1002.0, 2)
-    assert believed_warm(made, 1002.0) == 7
-    assert type(believed_warm(made, 1002.0)) is int  # no number of numpy's
-    assert believed_warm(made, 1001.0 + WARM_S - BUCKET_S) == 7
-    assert believed_warm(made, 1001.0 + WARM_S) == 0
-
-
 @given(
     notes=st.lists(st.tuples(st.floats(0.0, 8000.0), st.integers(0, 50)), min_size=1, max_size=60),
     later_s=st.floats(0.0, 4000.0),

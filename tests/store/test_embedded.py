@@ -62,13 +62,6 @@ def test_it_is_ready_and_ends_when_it_is_stopped(folder: Path) -> None:
     server.stop()
 
 
-def test_its_data_outlive_a_stop(folder: Path) -> None:
-    with EmbeddedRedis(folder) as server:
-        put_and_get(server.url, "value")
-    with EmbeddedRedis(folder) as server:
-        assert put_and_get(server.url) == "value"
-
-
 def test_its_data_outlive_a_kill_at_the_same_url(folder: Path) -> None:
     with EmbeddedRedis(folder) as first:
         put_and_get(first.url, "value")
@@ -171,13 +164,6 @@ def test_its_file_is_written_anew_when_it_has_grown(tmp_path: Path) -> None:
         found = put_and_get(server.url)
         assert found is not None
         assert found[:8] == f"{written:08}"
-
-
-def test_its_file_is_bounded_as_the_documentation_says(tmp_path: Path) -> None:
-    with EmbeddedRedis(tmp_path / "redis") as server:
-        link = connect(server.url)
-        assert int(link.call("CONFIG", "GET", "auto-aof-rewrite-min-size")[1]) == 64 * 1024 * 1024
-        link.close()
 
 
 def aof_bytes(folder: Path) -> int:

@@ -113,15 +113,6 @@ def test_a_segment_that_may_not_be_dropped_is_kept_with_all_after_it(
     assert len(store.journal_segments("m")) == KEEP_SEGMENTS
 
 
-def test_a_dropped_segment_leaves_nothing_behind(store: ServiceStore, link: Link, service: str) -> None:
-    journal = store.open_journal("m", b"header", taken(store))
-    for _ in range(KEEP_SEGMENTS):
-        journal.rotate(b"header")
-
-    streams = [f"{{mark:{service}}}:journal:m:{number}" for number in range(1, KEEP_SEGMENTS + 2)]
-    assert [link.call("EXISTS", stream) for stream in streams] == [0, *[1] * KEEP_SEGMENTS]
-
-
 def test_an_entry_without_a_line_is_read_as_an_empty_one(store: ServiceStore, link: Link, service: str) -> None:
     store.open_journal("a", b"header", taken(store))
     link.call("XADD", f"{{mark:{service}}}:journal:a:1", "*", "other", "x")
@@ -149,13 +140,6 @@ def test_only_the_last_segment_is_written(store: ServiceStore) -> None:
     with pytest.raises(LeaseLost):
         elder.write(b"line")
     assert list(store.journal_lines("m", 1)) == [b"header"]
-
-
-def test_models_have_journals_of_their_own(store: ServiceStore) -> None:
-    lease = taken(store)
-    for name in ("a", "b"):
-        store.open_journal(name, name.encode(), lease).write(b"line")
-    assert [list(store.journal_lines(name)) for name in "ab"] == [[b"a", b"line"], [b"b", b"line"]]
 
 
 def test_ticks_are_read_back_as_they_were_seen(store: ServiceStore) -> None:

@@ -106,14 +106,6 @@ def test_memory_is_bounded_and_goes_on_where_it_stopped(rates: list[float], cut:
     assert folded(seen[cut:], folded(seen[:cut])) == drift
 
 
-@given(worse=st.floats(1.01, 9.9))
-def test_forecasts_that_get_worse_raise_it_and_those_that_stay_do_not(worse: float) -> None:
-    rates, good = [100.0] * 40, [90.0] * 40
-    bad = [*good[:-8], *[100.0 - 10.0 * worse] * 8]
-    assert worsening(folded(ticks_of(rates, good)), POLICY) == pytest.approx(1.0)
-    assert worsening(folded(ticks_of(rates, bad)), POLICY) == pytest.approx(worse)
-
-
 def test_a_fallbacks_forecast_is_not_judged_nor_one_that_is_too_short() -> None:
     seen = [tick(number, 100.0, 0.0, failed=True) for number in range(10)]
     assert folded(seen) == Drift()

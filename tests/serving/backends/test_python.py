@@ -268,17 +268,6 @@ def test_a_model_that_exits_when_it_is_made_is_misconfigured():
         run(PythonBackend(lambda: sys.exit(1), name="m"), [ask([1, 2])])
 
 
-def test_an_answer_that_json_has_no_words_for_harms_nobody_else():
-    class Complex(Sum):
-        def predict(self, inputs):
-            return {"y": inputs["x"].astype(np.longdouble)}
-
-    (replies,) = run(of(Complex()), [invocation([1, 2]), ask([1, 2])])
-
-    assert [reply.status for reply in replies] == [500, 500]
-    assert "the model's output is invalid" in error(replies[0])
-
-
 @pytest.mark.parametrize(
     ("wrong_outputs", "said"),
     [

@@ -270,26 +270,6 @@ async def test_a_client_that_hung_up_finds_its_answer() -> None:
         assert len(running.agents["i-0"].backend.requests) == 1
 
 
-async def test_what_a_killed_agent_held_is_answered_by_another() -> None:
-    async with live(agents=2) as running:
-        for agent in running.agents.values():
-            agent.backend.free.clear()
-        clients = [await running.client() for _ in range(6)]
-        for client in clients:
-            client.send()
-        await running.until_metric('mark_gateway_in_flight{model="echo"}', 6)
-        assert all(agent.backend.batches for agent in running.agents.values())
-        running.agents["i-0"].stop.set()
-        await running.agents["i-0"].task
-        running.agents["i-1"].backend.free.set()
-        replies = [await client.read() for client in clients]
-        for client in clients:
-            await client.close()
-
-        assert [reply.status for reply in replies] == [200] * 6
-        assert await running.metric('mark_gateway_redispatched_total{model="echo"}') >= 1
-
-
 async def test_a_model_may_forbid_to_run_a_request_again() -> None:
     async with live(served(redispatch=False)) as running:
         running.agents["i-0"].backend.free.clear()
