@@ -314,16 +314,16 @@ def test_compiled_or_plain_the_same_ones_are_removed(rule: CentralRule):
             CentralPolicy(rule=rule, threshold=1), slo_ms=50.0, profiles_s={"fast": (0.001,)}, code=each
         )
         queue.set_pool(0.0, [FAST])
-        for number in range(300):
+        for number in range(200):
             queue.add(0.0, number, size=1, deadline_ms=50.0)
-        removed = queue.remove_all(range(0, 300, 3))
+        removed = queue.remove_all(range(0, 200, 3))
         started = []
-        for turn in range(300):
+        for turn in range(200):
             queue.set_idle("a")
             started += [query for query, _ in queue.decide(0.1 * turn).started]
         found.append((removed, started))
     assert found[0] == found[1]
-    assert sorted(found[0][0] + found[0][1]) == list(range(300))
+    assert sorted(found[0][0] + found[0][1]) == list(range(200))
 
 
 def test_what_was_handed_on_and_not_taken_stays_held_in_a_new_pool():

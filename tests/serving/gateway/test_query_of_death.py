@@ -31,7 +31,7 @@ from tests.serving.harness import (
 document = oip.example_body(INPUTS)
 document["inputs"][0]["data"] = [666.0, 666.0]
 DEADLY = json.dumps(document).encode()
-OTHERS, CLIENTS = 1500, 12
+OTHERS, CLIENTS = 600, 12
 
 
 def make_mortal(agent: RunningAgent) -> None:
