@@ -173,6 +173,6 @@ def test_no_interleaving_lets_a_stale_holder_write(link: Link) -> None:
         shared = link
 
     limits = settings(
-        max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     run_state_machine_as_test(Shared, settings=limits)

@@ -71,7 +71,7 @@ async def test_copies_are_answered_by_the_new_version_and_clients_by_the_stable_
         assert (found.differing, found.shadow_failed) == (0, 0)
         assert found.shadow_us > 0
         assert found.answered == 1, "no client of it"
-        assert running.store.arrivals() <= 204, "no load"
+        assert running.store.arrivals() < 200 + found.compared, "no load"
         assert await running.metric('mark_gateway_shadow_requests_total{model="echo",outcome="alike"}') > 0
 
 
