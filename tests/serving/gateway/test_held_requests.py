@@ -285,13 +285,3 @@ def test_a_gateway_that_ends_lets_those_ask_again_that_wait_elsewhere(monkeypatc
         await held(0)
 
     at_its_owner(monkeypatch, talk)
-
-
-def test_a_place_that_is_freed_is_one_place() -> None:
-    room, most = held_requests.HeldRoom(), held_requests.MOST_HELD
-    taken = sum(room.take("alone", 1) for _ in range(most))
-    assert taken == most // 2
-    assert not room.take("alone", 1)
-    room.free("alone", 1)
-    room.free("alone", 1)
-    assert [room.take("alone", 1) for _ in range(3)] == [True, True, False]

@@ -54,10 +54,6 @@ async def serving(answers, *, seen=None):
         await server.wait_closed()
 
 
-def run(scenario):
-    return asyncio.run(scenario)
-
-
 async def test_a_connection_is_used_again():
     seen = []
     async with serving(lambda _: [OK], seen=seen) as (client, connections):

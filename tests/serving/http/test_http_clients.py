@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.http_server import HttpServer
 from mark.serving.http.limits import HttpLimits
-from tests.serving.harness import BODY, INFER, live, run, until
+from tests.serving.harness import BODY, INFER, live, until
 from tests.serving.http.test_http_server import Sink
 
 JAVA = (
@@ -109,39 +108,6 @@ async def test_curl_and_javas_request_are_answered() -> None:
         writer.write(JAVA % (INFER.encode(), len(BODY)) + BODY)
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.close()
-
-
-JAVA_SOURCE = """
-import java.net.URI;
-import java.net.http.*;
-public class Ask {
-    public static void main(String[] args) throws Exception {
-        HttpClient client = HttpClient.newHttpClient();
-        for (int i = 0; i < 3; i++) {
-            HttpRequest request = HttpRequest.newBuilder(URI.create(args[0]))
-                .POST(HttpRequest.BodyPublishers.ofString(args[1])).build();
-            System.out.println(client.send(request, HttpResponse.BodyHandlers.ofString()).statusCode());
-        }
-    }
-}
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs java")
-def test_javas_own_client_is_answered(tmp_path: Path) -> None:
-    (tmp_path / "Ask.java").write_text(JAVA_SOURCE)
-
-    async def test() -> None:
-        async with live() as running:
-            url = f"http://127.0.0.1:{running.port}{INFER}"
-            process = await asyncio.create_subprocess_exec(
-                "java", str(tmp_path / "Ask.java"), url, BODY.decode(), stdout=asyncio.subprocess.PIPE
-            )
-            out, _ = await process.communicate()
-            assert out.split() == [b"200"] * 3
-
-    run(test(), within_s=120)
 
 
 @pytest.mark.parametrize(
