@@ -15,7 +15,7 @@ from mark.controller.state import Decision, Observation, Requested, State
 from mark.domain.fleet.instances import FleetView, Instance, InstanceState, Role
 from mark.domain.fleet.orders import Drain, Launch, LaunchRefused, RefusalCause, Withdraw
 from tests.controller.builders import POLICY, SMALL, unit
-from tests.controller.test_runner import HISTORY, World
+from tests.controller.test_runner import HISTORY, World, controller_of
 
 LATE = replace(POLICY, cooldown_s=120.0, request_timeout_s=200.0)
 
@@ -39,7 +39,7 @@ def ran(steps: list[tuple[float, int, bool]], *, rotate_after: int | None) -> tu
     """A controller over some minutes: (rate, instances of the last launch that appear, whether one is refused)."""
     world = Journalled()
     world.open()
-    made = controller_of(world)
+    made = controller_of(world, LATE, fallback=world)
     for number, (rate, appear, refuse) in enumerate(steps):
         world.at, world.rate = 60.0 * number, rate
         world.ended = replace(unit(rate), start_at=60.0 * (number - 1)) if number else None
@@ -67,19 +67,6 @@ def ran(steps: list[tuple[float, int, bool]], *, rotate_after: int | None) -> tu
             )
             world.segments.append([header_line(header)])
     return world, made
-
-
-def controller_of(world: Journalled) -> Controller:
-    return Controller(
-        policy=LATE,
-        clock=world,
-        cloud=world,
-        data_plane=world,
-        forecaster=world,
-        fallback=world,
-        journal=world,
-        history=HISTORY,
-    )
 
 
 def born(token: str, count: int, number: int) -> tuple[Instance, ...]:

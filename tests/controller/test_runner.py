@@ -103,16 +103,9 @@ def controller(world: World, **changes: object) -> Controller:
 
 def controller_of(world: World, policy: ControllerPolicy, **ports: Any) -> Controller:
     """One whose ports are all `world`, but for those that are named."""
+    given: dict[str, Any] = {"fallback": Last(), "history": HISTORY, **ports}
     return Controller(
-        policy=policy,
-        clock=world,
-        cloud=world,
-        data_plane=world,
-        forecaster=world,
-        fallback=Last(),
-        journal=world,
-        history=HISTORY,
-        **ports,
+        policy=policy, clock=world, cloud=world, data_plane=world, forecaster=world, journal=world, **given
     )
 
 
@@ -298,15 +291,9 @@ def test_a_plan_and_the_journal_have_what_announced_events_expect() -> None:
         return AnnouncedEvent(name=name, at=600.0, until=1200.0, factor=factor)
 
     world = World()
-    made = Controller(
-        policy=replace(POLICY, offerings=(SMALL,), events=(event("of the settings", 2.0),)),
-        clock=world,
-        cloud=world,
-        data_plane=world,
-        forecaster=world,
-        fallback=Last(),
-        journal=world,
-        history=HISTORY,
+    made = controller_of(
+        world,
+        replace(POLICY, offerings=(SMALL,), events=(event("of the settings", 2.0),)),
         events=lambda: (event("announced", 3.0), replace(event("later", 9.0), at=7200.0, until=7260.0)),
     )
     made.tick()
@@ -328,16 +315,7 @@ def test_a_forecaster_is_not_shown_what_an_event_brought() -> None:
     world = Watching()
     event = AnnouncedEvent(name="over", at=-60.0, until=0.0, factor=3.0)
     made = replace(HISTORY, mean_rps=(30.0, 90.0), max_rps=(30.0, 90.0))
-    runs = Controller(
-        policy=replace(POLICY, offerings=(SMALL,), events=(event,)),
-        clock=world,
-        cloud=world,
-        data_plane=world,
-        forecaster=world,
-        fallback=Last(),
-        journal=world,
-        history=made,
-    )
+    runs = controller_of(world, replace(POLICY, offerings=(SMALL,), events=(event,)), history=made)
     runs.tick()
     assert shown[0].mean_rps == runs.usual_history.mean_rps == (30.0, 30.0)  # the latter is what is learned from
     assert runs.history.mean_rps == (30.0, 90.0)

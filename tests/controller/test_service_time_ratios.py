@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from mark.cloudmodel.noise import noise_factor
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.replay_check import mismatches
-from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import ServiceTimeRatios, measured_ratios, ratio_notes, with_ratios
 from mark.controller.state import Decision, Note, NoteKind, Observation
 from mark.dispatch.instance.measured import MeasuredTimes
 from mark.domain.fleet.instances import FleetView, InstanceState, Role
 from mark.domain.fleet.member import Member, MemberState
 from tests.controller.builders import LARGE, POLICY, SLEEPER, SMALL, WITH_STANDBY, instances, launched
-from tests.controller.test_runner import HISTORY, World
+from tests.controller.test_runner import HISTORY, World, controller_of
 
 
 def members(ratio: float, count: int = 1, *, role: Role = Role.SERVING, kind: str = SMALL.name) -> list[Member]:
@@ -128,17 +127,7 @@ ONLY_SMALL = replace(POLICY, offerings=(SMALL,))
 def run(ratios: Sequence[float], rate: float) -> tuple[Measured, list[Decision]]:
     world = Measured(rate=rate, fleet=instances(3, state=InstanceState.READY))
     world.lines = [header_line(Header(policy=ONLY_SMALL, catalogue="c", seed=1, history=HISTORY))]
-    made = Controller(
-        policy=ONLY_SMALL,
-        clock=world,
-        cloud=world,
-        data_plane=world,
-        forecaster=world,
-        fallback=world,
-        journal=world,
-        history=HISTORY,
-        measure=world.measure,
-    )
+    made = controller_of(world, ONLY_SMALL, fallback=world, measure=world.measure)
     decisions = []
     for minute, ratio in enumerate(ratios):
         world.at, world.ratio = 60.0 * minute, ratio
