@@ -87,8 +87,9 @@ def launches_of(given: Experiment, policy: str, forecaster: str | None = None) -
     return run, [at - HISTORY_S for at, _ in journal.of(Launch)]
 
 
-@pytest.mark.parametrize("policy", UNTRAINED)
-@pytest.mark.parametrize("on_lambda", [False, True])
+@pytest.mark.parametrize(
+    ("policy", "on_lambda"), [*((policy, False) for policy in UNTRAINED), ("hedged", True), ("mark", True)]
+)
 @settings(deadline=None, max_examples=2)
 @given(
     load=st.floats(-0.5, 1.6).map(lambda power: 10.0**power),
