@@ -72,18 +72,6 @@ def test_texts_and_empty_cells_of_a_table_reach_the_model() -> None:
             parse_invocation(asked(wrong, "text/csv"), TEXT)
 
 
-def test_texts() -> None:
-    call = parse_invocation(asked({"instances": ["a", "b"]}), TEXT)
-
-    assert call.inputs["x"].tolist() == [b"a", b"b"]
-
-
-def test_an_open_inference_body_is_taken_too() -> None:
-    call = parse_invocation(asked(oip.example_body(IMAGE)), IMAGE)
-
-    assert call.inputs["x"].shape == (1, 2, 2)
-
-
 @pytest.mark.parametrize(
     ("request_", "text"),
     [

@@ -68,10 +68,6 @@ def test_lines_that_are_wrong(body: bytes, text: str) -> None:
         parse_invocation(asked(body, LINES), PAIR)
 
 
-def test_a_bare_list_is_the_instances() -> None:
-    assert parse_invocation(asked(b"[[1, 2], [3, 4]]"), PAIR).inputs["x"].tolist() == [[1, 2], [3, 4]]
-
-
 @pytest.mark.parametrize(
     ("kind", "accept", "answered"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
 import threading
@@ -143,7 +142,3 @@ def test_an_address_that_is_taken_cannot_break_out_of_the_request(text: str) -> 
         url_parts(f"https://hooks.example.com/{text}")
         assert text.isascii()
         assert not any(character.isspace() or not character.isprintable() for character in text)
-
-
-def test_the_body_is_slacks_form() -> None:
-    assert json.loads(slack_body(TEST)).keys() == {"text"}

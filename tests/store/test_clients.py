@@ -17,10 +17,6 @@ def names(directory: ClientDirectory) -> list[str]:
     return [client.name for client in directory.clients]
 
 
-def test_a_service_begins_without_clients(store: ServiceStore) -> None:
-    assert store.clients.read() == ClientDirectory()
-
-
 def test_two_commands_at_once_lose_neither_client(store: ServiceStore) -> None:
     def meanwhile(known: ClientDirectory) -> ClientDirectory:
         if not known.clients:

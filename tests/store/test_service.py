@@ -466,13 +466,6 @@ def test_a_status_document_may_be_kept_for_a_while(store: ServiceStore, link: Li
     assert link.call("TTL", f"{{mark:{service}}}:status:background-failures:one") == -1
 
 
-def test_a_status_document_replaces_the_one_before(store: ServiceStore) -> None:
-    assert store.status("fleet") is None
-    store.put_status("fleet", {"ready": 1})
-    store.put_status("fleet", {"ready": [2, 2.5], "who": "é"})
-    assert store.status("fleet") == {"ready": [2, 2.5], "who": "é"}
-
-
 def test_a_drain_can_be_taken_back(store: ServiceStore, redis: EmbeddedRedis, service: str) -> None:
     membership = store.membership("digits")
     membership.drain(["i-1", "i-2"])
