@@ -23,6 +23,7 @@ from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.rng import stream
 
 Floats = NDArray[np.float64]
+Rows = tuple[tuple[float, ...], ...]
 
 CHEAPEST = "cheapest"
 NOISES = 1 << 16
@@ -71,6 +72,23 @@ class VariantRun:
     accuracy_by_second: Floats
 
 
+def _by_items(rows: Rows) -> Floats:
+    """Shape (1, variants, largest batch + 1): seconds of a batch; column 0 is unused."""
+    return np.pad(np.array(rows), ((0, 0), (1, 0)))[None]
+
+
+@cache
+def _choices(policy: VariantPolicy, rows: Rows, planned: float, horizon_s: float, slacks: int) -> Shared:
+    """The policy's table, the same for any number of workers: to build it takes longer than most runs.
+
+    rows: seconds by variant and items - 1. planned: a batch is planned to take so many times as long.
+    """
+    mean_s = _by_items(rows)
+    latency_s = mean_s * planned
+    choices = build_choices(policy.rule, latency_s, horizon_s=horizon_s, fixed=policy.fixed, slacks=slacks)
+    return share(policy.rule, choices, latency_s, mean_s, horizon_s=horizon_s)
+
+
 class FixedWorkers:
     """An evaluator of policies for one table, objective and number of workers.
 
@@ -95,13 +113,12 @@ class FixedWorkers:
             raise Misconfigured(f"requests need at least one worker, not {workers}")
         self._table, self._workers, self._slo, self._kernel = table, workers, slo, kernel
         self._slacks = slacks
-        rows = np.array(table.rows(instance_type))
-        self._latency_s = np.concatenate((np.zeros((len(rows), 1)), rows), axis=1)[None]
+        self._rows = tuple(map(tuple, table.rows(instance_type)))
+        self._latency_s = _by_items(self._rows)
         self._planned = noise_quantile(noise_cv, (1 + slo.target) / 2)
         normals = stream(seed, "batch times").standard_normal(NOISES if noise_cv else 1)
         self._noise = np.array(noise_factors(noise_cv, normals.tolist()))
         self._accuracies = np.array([variant.accuracy for variant in table.variants])
-        self._choices = cache(self._build)
 
     def run(self, name: str, arrived_s: Floats, until_s: Floats | None = None) -> VariantRun:
         """Serve a stream. arrived_s: shape (requests,), rising. until_s: shape (workers,), when each is lost."""
@@ -119,20 +136,13 @@ class FixedWorkers:
                 latency_s=self._latency_s,
                 noise=self._noise,
             ),
-            self._choices(policy),
+            _choices(policy, self._rows, self._planned, self._slo.latency_s, self._slacks),
             kernels.VariantRules(
                 asks=False, drop_late=True, wait_s=self._slo.latency_s, needs_s=self._needs_s(policy)
             ),
             work,
         )
         return self._outcome(arrived_s, work.finish_s <= deadline_s + ROUNDING_S, work)
-
-    def _build(self, policy: VariantPolicy) -> Shared:
-        latency_s, horizon_s = self._latency_s * self._planned, self._slo.latency_s
-        choices = build_choices(
-            policy.rule, latency_s, horizon_s=horizon_s, fixed=policy.fixed, slacks=self._slacks
-        )
-        return share(policy.rule, choices, latency_s, self._latency_s, horizon_s=horizon_s)
 
     def _needs_s(self, policy: VariantPolicy) -> Floats:
         if policy.rule not in (VariantRule.SLACKFIT, VariantRule.FULL):
