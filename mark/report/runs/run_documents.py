@@ -68,7 +68,7 @@ class RunDocument(TypedDict):
     requests: int
     #: Over how long.
     duration_s: float | None
-    #: `instances`, `standby`, `lambda`, their sum `serving`, `overhead`, `total`.
+    #: `instances`, `standby`, `lambda`, their sum `serving`; `overhead`; `commitments` if there are any; `total`.
     cost_usd: dict[str, float | None]
     #: Serving cost with perfect knowledge; null where no fleet can serve the load in time.
     reference_usd: float | None
