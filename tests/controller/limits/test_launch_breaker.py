@@ -53,6 +53,15 @@ def test_two_failures_do_not_open_it_and_the_third_does_with_awss_reason() -> No
     assert (record.is_open(601.9), record.is_open(602.0), record.why) == (True, False, WHY)
 
 
+def test_launches_that_become_ready_between_keep_it_closed() -> None:
+    records: tuple[LaunchRecord, ...] = ()
+    for number in range(12):
+        at = 100.0 * number
+        facts = [failed(at)] if number % 2 else []
+        records = note_launches(records, facts, fleet(1, launched_at=at), at, BREAKER)
+        assert not any(record.is_open(at) for record in records)
+
+
 def test_instances_that_were_ready_before_count_for_nothing() -> None:
     records = note_launches((), [failed(10.0)], fleet(5, launched_at=0.0), 10.0, BREAKER)
     assert records[0].outcomes == (False,)
