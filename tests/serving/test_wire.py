@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from mark.protocols.handshake import AgentHandshake, GatewayHandshake, new_nonce
 from mark.serving.agent.access import AgentAccess
 from mark.serving.agent.gateway_link import FramePort, GatewayConnection
 from mark.serving.agent.tenant import AgentConfig, Tenant
+from mark.serving.certificate import make_certificate
 from mark.serving.frame_link import HANDSHAKE_S, WHOLE_FRAME_S
 from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Client, Live, live, offering, served, until
@@ -282,3 +284,10 @@ async def _unheard(_: object) -> bool:
 def test_an_agent_without_gateways_lets_everybody_in() -> None:
     assert AgentAccess("key", b"").allows({})
     assert not AgentAccess("key").allows({})
+
+
+def test_the_context_takes_no_older_tls() -> None:
+    first, second = make_certificate(), make_certificate()
+
+    assert first.context.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert first.fingerprint != second.fingerprint
