@@ -176,3 +176,13 @@ def test_measured_service_times_are_kept_by_version() -> None:
     assert told(aborted) == ()
     assert told(replace(VERSIONS, stable=NEW)) == ((SMALL.name, 1.8),)
     assert told(VERSIONS) == (), "who goes back plans as before at once"
+
+
+def test_phases_and_roles_of_versions() -> None:
+    over = replace(VERSIONS, rollout=replace(VERSIONS.rollout, phase=RolloutPhase.ABORTED))  # type: ignore[type-var]
+    assert VERSIONS.candidate == NEW
+    assert not over.candidate
+    assert over.is_aborted(NEW)
+    assert over.is_retired(NEW)
+    assert not over.is_retired("")
+    assert over.is_stable("")
