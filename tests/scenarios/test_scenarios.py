@@ -280,3 +280,11 @@ def test_draining_busy_instances_loses_nothing(kernel: Kernel) -> None:
     for seen in journal.seen:
         for one in seen.fleet:
             assert one.state is not InstanceState.DRAINING or one.id in drained
+
+
+def test_every_order_has_a_reason_and_a_token_of_its_own(kernel: Kernel) -> None:
+    script = FaultScript(stress=3000.0, refusals=(Refuse(from_s=430.0, to_s=700.0),))
+    _, journal = replayed(experiment(kernel, trace=up_and_down(), faults=script, types=MANY), "mark")
+    tokens = [order.token for _, order in journal.orders]
+    assert len(tokens) == len(set(tokens)) > 12
+    assert all(order.reason for _, order in journal.orders)
