@@ -134,10 +134,12 @@ def test_what_cost_explorer_refuses_is_a_note(mark, config, monkeypatch) -> None
     ("arguments", "said"),
     [
         (("--since", "7"), "must be a number with m, h, d or w"),
+        (("--since", "0d"), "must be a number with m, h, d or w"),
         (("--policy", "best"), "policy"),
         (("--policy", "none", "--email", "nobody"), "not a mail address"),
         (("--policy", "none", "--out", "/proc/none/report.html"), "there is no folder /proc/none"),
         (("--policy", "none", "--to", "/proc/report.html"), "cannot write"),
+        (("--policy", "none", "--to", "."), ". is a folder; name a file with --out, such as report.html"),
     ],
 )
 def test_wrong_flags_are_one_line(mark, config, monkeypatch, arguments, said) -> None:
