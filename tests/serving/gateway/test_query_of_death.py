@@ -132,6 +132,7 @@ async def test_what_only_waited_on_lost_agents_is_tried_until_somebody_answers()
             await client.close()
 
         assert sorted(statuses) == [200, 502, 502]
+        assert await running.metric('mark_gateway_redispatched_total{model="echo"}') >= 1
 
 
 class MortalLambda(FakeLambda):
