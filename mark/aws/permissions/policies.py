@@ -150,7 +150,7 @@ def _launch(*actions: str) -> tuple[Need, ...]:
     )
 
 
-_IAM_S = {"resourcegroupstaggingapi": "tag", "service-quotas": "servicequotas", "sesv2": "ses"}
+_IAM_NAMES = {"resourcegroupstaggingapi": "tag", "service-quotas": "servicequotas", "sesv2": "ses"}
 """Services that IAM names otherwise than boto3."""
 _BY_NAME = (
     ("AlarmReads", "cloudwatch", "DescribeAlarms"),
@@ -211,7 +211,7 @@ _BY_NAME = (
 _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
     {
         **{
-            (service, action): _each(scope, f"{_IAM_S.get(service, service)}:{action}")
+            (service, action): _each(scope, f"{_IAM_NAMES.get(service, service)}:{action}")
             for scope, service, actions in _BY_NAME
             for action in actions.split()
         },

@@ -485,14 +485,12 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         **_alike("ec2", "CreateLaunchTemplateVersion DeleteLaunchTemplate ModifyLaunchTemplate", _change_template),
         ("ec2", "CreateFleet"): _create_fleet,
         ("ec2", "CreateLaunchTemplate"): _create_template,
-        (
-            "ec2",
-            "DeleteVolume",
-        ): _none,  # the account has no volumes, and EC2 says itself that it knows no such one
+        # the account has no volumes, and EC2 says itself that it knows no such one
+        ("ec2", "DeleteVolume"): _none,
         ("ec2", "RunInstances"): _run_instances,
         **_alike(
             "lambda",
-            ("DeleteFunction GetFunction GetFunctionConfiguration UpdateFunctionCode UpdateFunctionConfiguration"),
+            "DeleteFunction GetFunction GetFunctionConfiguration UpdateFunctionCode UpdateFunctionConfiguration",
             _on_function,
         ),
         ("lambda", "CreateEventSourceMapping"): _create_mapping,
