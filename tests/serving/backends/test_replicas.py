@@ -139,11 +139,11 @@ def test_a_replica_that_ends_fails_its_part_alone_and_is_replaced():
 def test_a_batch_that_ends_every_process_fails_as_a_whole_and_the_next_waits_for_another():
     async def test(backend: ReplicatedBackend) -> None:
         with pytest.raises(RuntimeError, match="ended while they answered"):
-            await backend.infer([ask([13, 0])])
+            await backend.infer([ask([13, 0]), ask([13, 0])])
         (reply,) = await backend.infer([ask([1, 1])])
         assert reply.status == 200
 
-    run(test, Parallelism(1, 1))
+    run(test)
 
 
 def test_a_replica_that_hangs_is_replaced_and_its_agent_goes_on():
