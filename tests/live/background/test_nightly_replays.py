@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mark.adapters import adapter_of
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.live.background import nightly_replays
 from mark.live.background.nightly_replays import NightlyReplays, Task
 from mark.live.local.running import Running
+from mark.live.processes import replayer
 from mark.report.cost.read import read_cost_report
 from mark.report.cost.replays import replayed_days
 from mark.report.mail.message import render
@@ -195,6 +198,27 @@ def test_a_failure_is_told_and_does_not_keep_other_days_waiting(
     one.poll(over)
     assert tried == [BEGAN + DAY_S, BEGAN]
     assert set(told(store).days) == {DAY.isoformat()}
+
+
+def test_a_replayer_without_its_store_says_so_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = {"NICE": 0, "FIRST_TO_GO": Path("/proc/self/oom_score_adj").read_text()}  # this process goes on
+    for name, value in kept.items():
+        monkeypatch.setattr(replayer, name, value)
+    task = Task(
+        service=SERVICE,
+        store_url="redis://127.0.0.1:1",
+        settings=settings(*POLICIES),
+        since=BEGAN,
+        until=BEGAN + DAY_S,
+        policies=POLICIES,
+    )
+    said = adapter_of(Task).dump_json(task)
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(said)))
+
+    assert replayer.main() == 2
+    assert capsys.readouterr().out.count("\n") == 1
 
 
 def test_the_end_of_a_term_ends_its_child_at_once_and_is_no_failure(
