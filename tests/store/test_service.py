@@ -442,7 +442,7 @@ def test_what_is_known_of_a_removed_model_expires_and_stays_where_it_is_back(
             store.put_status(f"{document}:{model}", {})
     assert store.retire_models() == ()
     assert set(lives("words").values()) == {-1}
-    assert len(lives("words")) == 19
+    assert len(lives("words")) == 18
 
     store.put_spec(spec("digits"))
     assert store.retire_models() == ("words",)

@@ -32,6 +32,7 @@ DECIDING = (
     *("domain", "ports.py", "plugins", "planner", "dispatch", "catalog", "cloudmodel", "controller", "policies"),
     *(
         "simulator",
+        "adapters.py",
         "service_spec.py",
         "config/disks.py",
         "config/footprint.py",
