@@ -480,7 +480,7 @@ def test_the_journal_is_archived_and_what_fails_is_told_and_done_later(live: Rig
 
 
 def caught_up(live: Rig) -> bool:
-    """Whether the controller has seen every minute that is over."""
+    """True once the controller has seen every minute that is over."""
     last = max((tick.seen.demand.start_at for tick in live.ticks(RENTS) if tick.seen.demand), default=0.0)
     return now(live) < last + 120.0
 
@@ -499,7 +499,7 @@ def journal(live: Rig) -> str:
 
 
 def objects(live: Rig, prefix: str) -> dict[str, bytes]:
-    """What the bucket holds, unpacked."""
+    """Objects of the bucket by name, unpacked."""
     s3 = client(live, "s3")
     bucket = str(live.store.status("resources")["bucket"])  # type: ignore[index]
     found = {}
